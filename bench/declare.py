@@ -1,0 +1,308 @@
+"""All that a workload's or an implementation's file needs to import. Light: torch is imported only inside functions.
+
+A folder is a question, a file is an answer. `bench/workloads/<slot>/__init__.py` holds the workload (a subclass of `Workload`, one
+instance named `WORKLOAD`): what is computed, on which inputs, how it is checked and what it costs. Every other file there holds
+functions decorated with `@implementation`: one way each to do it. The folder gives the slot, the function gives the name.
+
+A builder receives its slot's own frozen spec and never a case, so one file serves alone (a micro-benchmark makes the spec from a
+case) and inside a model (a training step makes it from the model's config). What a builder returns depends on the slot's kind:
+
+    FUNCTION    fn(*tensors) -> tensor or tuple       attention, rope, losses
+    MODULE      fn(module) -> module                  norms, mlp, linear: takes the plain module, returns the one that replaces it
+    OPTIMIZER   fn(parameters) -> torch.optim.Optimizer
+    MODEL       fn(model) -> model                    checkpointing, sharding, compile
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from bench.errors import Unavailable, Unsupported
+from bench.records import Case, Check, Cost, Pass, Scalar
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = [
+    "DTYPES",
+    "AttentionSpec",
+    "Bound",
+    "Implementation",
+    "NormSpec",
+    "Param",
+    "ProofPatterns",
+    "SlotKind",
+    "Unavailable",
+    "Unsupported",
+    "Workload",
+    "dtype_bytes",
+    "implementation",
+    "torch_dtype",
+]
+
+DTYPES: Mapping[str, str] = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
+"""Our name of a compute dtype to torch's name of its storage (tf32 stores fp32 and multiplies in 19 bits)."""
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """torch's dtype for one of `DTYPES`; raises KeyError for another name."""
+    import torch
+
+    dtype: torch.dtype = getattr(torch, DTYPES[name])
+    return dtype
+
+
+def dtype_bytes(name: str) -> int:
+    """Bytes of one element."""
+    return {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}[DTYPES[name]]
+
+
+class SlotKind(StrEnum):
+    """What a slot's builder returns; see the top of this file."""
+
+    FUNCTION = "function"
+    MODULE = "module"
+    OPTIMIZER = "optimizer"
+    MODEL = "model"
+
+
+@dataclass(frozen=True, slots=True)
+class ProofPatterns:
+    """Regular expressions over the names that the profiler saw during one call.
+
+    `kernels` are device kernels (CUDA), `ops` are operators of torch's dispatcher (any device). At least one name must match each
+    positive pattern and none may match a `not_` pattern (checked against kernels and ops alike).
+    """
+
+    kernels: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
+    not_: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Implementation:
+    """One way to fill a slot. Made by `@implementation`, found by the catalogue."""
+
+    name: str
+    slot: str
+    builder: Callable[[Any], Any]
+    requires: tuple[str, ...]
+    """PEP 508 requirements that must be installed, such as `flash-attn>=2.5`."""
+    devices: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    passes: tuple[Pass, ...]
+    proof: Mapping[str, ProofPatterns]
+    """Device to patterns: the same way of computing has other kernels on a CPU than on CUDA."""
+    refuses: tuple[str, ...]
+    """Regular expressions over a library's error message that mean "cannot", not "broke"."""
+    description: str
+    source: str
+    """The file that declares it."""
+
+    def declared_refusal(self, case: Case) -> str | None:
+        """Why this implementation, by its own declaration, does not run the case; None where it does."""
+        if case.device.removesuffix("-interpreter") not in self.devices and case.device not in self.devices:
+            return f"{self.name} runs on {', '.join(self.devices)}, not on {case.device}"
+        if case.dtype not in self.dtypes:
+            return f"{self.name} takes {', '.join(self.dtypes)}, not {case.dtype}"
+        if case.pass_ not in self.passes:
+            return f"{self.name} has the passes {', '.join(self.passes)}, not {case.pass_}"
+        return None
+
+
+def _folder(function: Callable[..., Any]) -> str:
+    module = function.__module__.split(".")
+    return module[-2] if len(module) >= 2 else ""
+
+
+def _patterns(proof: Mapping[str, Any] | None) -> dict[str, ProofPatterns]:
+    """`{"kernels": [...], "ops": [...], "not": [...]}`, or the same by device: `{"cpu": {...}, "cuda": {...}}`."""
+    if not proof:
+        return {}
+    by_device = proof if set(proof) <= {"cpu", "cuda"} else {"cpu": proof, "cuda": proof}
+    patterns = {}
+    for device, entry in by_device.items():
+        unknown = set(entry) - {"kernels", "ops", "not"}
+        if unknown:
+            raise TypeError(f"proof has no {', '.join(sorted(unknown))}; it takes kernels, ops and not")
+        for expression in (e for names in entry.values() for e in names):
+            re.compile(expression)
+        patterns[device] = ProofPatterns(tuple(entry.get("kernels", ())), tuple(entry.get("ops", ())), tuple(entry.get("not", ())))
+    return patterns
+
+
+def implementation(
+    *,
+    requires: Sequence[str] = (),
+    devices: Sequence[str] = ("cpu", "cuda"),
+    dtypes: Sequence[str] = ("fp32", "bf16", "fp16"),
+    passes: Sequence[str] = ("forward", "backward", "forward_backward"),
+    proof: Mapping[str, Any] | None = None,
+    refuses: Sequence[str] = (),
+    workload: str | None = None,
+) -> Callable[[Callable[[Any], Any]], Implementation]:
+    """Declares the decorated builder as one way to fill the slot that its folder names (`workload` says it where there is no folder).
+
+    Args:
+        requires: PEP 508 requirements; a missing one makes the row `unavailable`.
+        devices, dtypes, passes: what it can; anything else makes the row `unsupported`.
+        proof: names that must (`kernels`, `ops`) and must not (`not`) appear under the profiler, for all devices or by device.
+        refuses: patterns of library messages that mean `unsupported` and not `failed`.
+    """
+    unknown = set(dtypes) - set(DTYPES)
+    if unknown:
+        raise TypeError(f"unknown dtypes {sorted(unknown)}; known: {', '.join(DTYPES)}")
+
+    def decorate(builder: Callable[[Any], Any]) -> Implementation:
+        module = inspect.getmodule(builder)
+        doc = inspect.getdoc(builder) or (module.__doc__ if module else None) or ""
+        return Implementation(
+            name=builder.__name__,
+            slot=workload or _folder(builder),
+            builder=builder,
+            requires=tuple(requires),
+            devices=tuple(devices),
+            dtypes=tuple(dtypes),
+            passes=tuple(Pass(name) for name in passes),
+            proof=_patterns(proof),
+            refuses=tuple(refuses),
+            description=doc.strip().split("\n\n")[0].replace("\n", " "),
+            source=inspect.getsourcefile(builder) or "",
+        )
+
+    return decorate
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of a workload that a suite may set or sweep."""
+
+    name: str
+    type: type[int] | type[float] | type[str] | type[bool]
+    default: Scalar = None
+    """None: the suite must give it."""
+    choices: tuple[Scalar, ...] = ()
+    minimum: float | None = None
+    below: float | None = None
+    """Exclusive upper bound."""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A subject tied to a spec: the callable that is measured, and the parameters that it owns.
+
+    `forward` maps named inputs to named outputs. `parameters` are the subject's own leaves by the workload's names; their gradients
+    are checked like those of the inputs.
+    """
+
+    forward: Callable[[Mapping[str, torch.Tensor]], Mapping[str, torch.Tensor]]
+    parameters: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+
+Pick = Callable[[str, "torch.Tensor"], "torch.Tensor | None"]
+
+
+class Workload(ABC):
+    """What is computed. One instance, named `WORKLOAD`, in the folder's `__init__.py`.
+
+    The first block is read by the parent (no torch). The second is called in the worker, with torch imported.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+    """Raised when the meaning of its numbers changes; part of a case's key."""
+    slots: ClassVar[Mapping[str, SlotKind]]
+    params: ClassVar[tuple[Param, ...]]
+    dims: ClassVar[tuple[str, ...]] = ()
+    """The fields of a named model shape that it needs; they join the case's params under these names."""
+    passes: ClassVar[tuple[Pass, ...]] = (Pass.FORWARD, Pass.BACKWARD, Pass.FORWARD_BACKWARD)
+    constants: ClassVar[frozenset[str]] = frozenset()
+    """Names of inputs that get no gradient (indices, masks)."""
+
+    @abstractmethod
+    def spec(self, case: Case) -> Any:
+        """The frozen spec of the case's slot. Raises ValueError, in words for the user, where the parameters do not fit together."""
+
+    @abstractmethod
+    def cost(self, spec: Any, pass_: Pass) -> Cost:
+        """FLOPs, least bytes and tokens of one call, by formulas whose source the docstring gives."""
+
+    @abstractmethod
+    def small_spec(self, spec: Any) -> Any:
+        """The same semantics at a shape small enough for a whole float64 reference; deterministic where `spec` is random."""
+
+    @abstractmethod
+    def make_inputs(self, spec: Any, device: str, generator: torch.Generator) -> dict[str, torch.Tensor]:
+        """Named inputs in the spec's dtype, drawn from `generator` (a CPU generator, so that every device sees the same numbers)."""
+
+    def make_parameters(self, spec: Any, device: str, generator: torch.Generator) -> dict[str, torch.Tensor]:
+        """Named parameters in the spec's dtype; none by default."""
+        return {}
+
+    @abstractmethod
+    def bind(self, spec: Any, built: Mapping[str, Any], parameters: Mapping[str, torch.Tensor]) -> Bound:
+        """Ties what the builders returned (by slot) to the spec and to copies of `parameters`."""
+
+    @abstractmethod
+    def reference(
+        self, spec: Any, inputs: Mapping[str, torch.Tensor], parameters: Mapping[str, torch.Tensor]
+    ) -> dict[str, torch.Tensor]:
+        """The outputs in plain, differentiable PyTorch, in whatever dtype the inputs have."""
+
+    @abstractmethod
+    def slice(self, spec: Any) -> tuple[Any, Pick] | None:
+        """A part of the measured problem that can be computed alone: its spec, and what it takes of each named tensor.
+
+        `pick(name, tensor)` gets inputs, parameters and outputs by name and gradients as `grad_<name>`; None: this tensor has no
+        part that can be compared. None instead of a pair: nothing can be (random outputs).
+        """
+
+    def property_checks(
+        self, spec: Any, bind: Callable[[Any], Bound], device: str, generator: torch.Generator
+    ) -> list[Check]:
+        """Checks beyond comparison, such as the rate of dropout; `bind(spec)` builds the subject anew. None by default."""
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionSpec:
+    """Scaled dot-product attention. Logical shapes: q (batch, heads, seq_len, head_dim), k and v (batch, kv_heads, kv_len, head_dim).
+
+    Tensors are (batch, heads, seq, head_dim) views of (batch, seq, heads, head_dim) memory, as projections leave them. With
+    `causal`, query i sees keys up to i + kv_len - seq_len (aligned at the end). heads must be a multiple of kv_heads: query head h
+    reads kv head h // (heads / kv_heads).
+    """
+
+    batch: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    seq_len: int
+    kv_len: int
+    mask: str
+    """`causal` or `full`."""
+    dropout: float
+    """Probability that an attention weight is dropped; the rest is scaled by 1 / (1 - dropout)."""
+    scale: float
+    dtype: str
+    training: bool = True
+    """False where no gradient will be asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class NormSpec:
+    """Normalisation over the last dimension of (batch, seq_len, hidden_size)."""
+
+    batch: int
+    seq_len: int
+    hidden_size: int
+    eps: float
+    dtype: str
+    training: bool = True

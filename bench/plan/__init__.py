@@ -1,0 +1,1 @@
+"""The analytic memory model."""

@@ -1,0 +1,1 @@
+"""A folder is what is computed; a file in it is one way to do it."""
