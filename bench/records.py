@@ -14,7 +14,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
 from typing import Any, TypeVar
 
 RECORD_VERSION = 1
@@ -231,7 +230,8 @@ class Measurement:
 class Check:
     """One comparison with the reference. The three numbers are kept whether it passed or not.
 
-    A tensor passes when `error <= limit`, with limit = 2 x plain_error + 8 ulp of the reference's root mean square.
+    A tensor passes when `error <= limit`, with limit = 2 x plain_error + 8 ulp of the reference's root mean square
+    + 32 eps of the accumulator (fp32; fp64 for fp64) x the reference's largest value.
     """
 
     tensor: str
@@ -241,7 +241,7 @@ class Check:
     error: float | None
     """Largest absolute difference to the float64 reference; None where it is not finite."""
     plain_error: float | None
-    """The same for plain PyTorch in the case's dtype."""
+    """The same for plain PyTorch in the case's dtype: the larger of two, as given and with each input's last bit flipped at random."""
     limit: float | None
     passed: bool
     detail: str | None = None
@@ -433,11 +433,16 @@ class Run:
 R = TypeVar("R")
 
 
-@cache
-def _adapter(cls: type[Any]) -> Any:
+_ADAPTERS: dict[Any, Any] = {}
+
+
+def _adapter(cls: Any) -> Any:
+    """pydantic's validator of a record; building one costs some ten milliseconds, so each is kept."""
     from pydantic import TypeAdapter
 
-    return TypeAdapter(cls)
+    if cls not in _ADAPTERS:
+        _ADAPTERS[cls] = TypeAdapter(cls)
+    return _ADAPTERS[cls]
 
 
 def dump(record: Any) -> Json:

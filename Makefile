@@ -1,0 +1,158 @@
+# Sets up, measures, tests. `make` alone says what there is.
+#
+#   make bench                        set up what is missing, measure, render a report
+#   make bench VENV=                  the same with the Python at hand, which already holds torch; installs nothing
+#   make bench FULL=1 | BUDGET=30m | MODEL=llama-3-8b | SEQ=1024,4096 | PROFILE=quick | DEVICE=cpu | SUITES=suites/attention.yaml
+
+.ONESHELL:
+SHELL := /bin/sh
+.SHELLFLAGS := -euc
+.DEFAULT_GOAL := help
+.PHONY: help bench env env-dev test check report clean soak flash-attn plan
+
+VENV ?= .venv
+TORCH := torch==2.13.0
+
+# Technique packages that the suites use today, one by one and prebuilt only: a failure is listed and stops nothing.
+TECHNIQUES := transformers==5.17.0
+TECHNIQUES_GPU := flash-attn-4==4.0.0b36
+FLASH_ATTN := flash-attn==2.8.3.post2
+
+GPU := $(shell command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | head -n 1 | sed 's/ .UUID.*//')
+
+FULL ?=
+PROFILE ?= $(if $(FULL),,$(if $(and $(GPU),$(filter-out cpu,$(DEVICE))),quick,cpu))
+BUDGET ?= $(if $(FULL),,$(if $(filter cpu,$(PROFILE)),7m,18m))
+DEVICE ?= auto
+MODEL ?=
+SEQ ?=
+REPORT ?= reports/bench-$(shell date +%Y%m%d-%H%M%S).html
+PYTEST_ARGS ?=
+
+# The most useful answer first.
+FIRST := suites/attention.yaml
+ALL_SUITES := $(wildcard $(FIRST)) $(filter-out $(FIRST),$(sort $(wildcard suites/*.yaml)))
+SUITES ?= $(if $(PROFILE),$(shell grep -lE '^  $(PROFILE):' $(ALL_SUITES) /dev/null),$(ALL_SUITES))
+
+ifeq ($(strip $(VENV)),)
+PYTHON := $(shell command -v python3 || command -v python)
+READY :=
+READY_DEV :=
+else
+PYTHON := $(VENV)/bin/python
+READY := $(VENV)/.ready
+READY_DEV := $(VENV)/.ready-dev
+endif
+
+PIP := $(PYTHON) -m pip install --disable-pip-version-check --quiet
+
+help:
+	@cat <<'TEXT'
+	make bench        set up, measure (GPU: 20 minutes, CPU: 10), render a report; Ctrl-C still leaves one
+	make report       render the latest run again
+	make test         all tests but the soak           make check   lint, format, types, layers
+	make soak         the long robustness runs         make clean   caches and rendered reports; results stay
+	make flash-attn   build FlashAttention-2 (long: it says how long first)
+	Variables: VENV= FULL=1 BUDGET=20m PROFILE= DEVICE= MODEL= SEQ= SUITES=; see the top of the Makefile.
+	TEXT
+
+# -- the environment ---------------------------------------------------------------------------------------------------------
+
+# A name on the PATH is not yet a Python: version managers leave stubs there, and Debian splits venv off.
+define FIND_PYTHON
+for candidate in python3.11 python3.12 python3.13 python3 python; do
+    if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+        base=$$candidate; break
+    fi
+done
+if [ -z "$${base:-}" ]; then
+    echo "There is no Python 3.11 or newer with its venv module here." >&2
+    echo "Install one (Debian: apt-get install python3 python3-venv), or use a Python that already holds torch: make bench VENV=" >&2
+    exit 2
+fi
+endef
+
+env: $(READY)
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(FIND_PYTHON)
+	echo "setting up $(VENV) with $$base ($$($$base --version))"
+	[ -x $(PYTHON) ] || $$base -m venv $(VENV)
+	# torch first and alone: the others then take the build that is there, and a build for CPUs stays one.
+	echo "  $(TORCH)"
+	$(PIP) '$(TORCH)'
+	echo "  the packages of pyproject.toml"
+	$(PIP) -c constraints.txt numpy
+	$(PIP) -c constraints.txt -e .
+	: > $(VENV)/techniques.txt
+	for package in $(TECHNIQUES) $(if $(GPU),$(TECHNIQUES_GPU)); do
+	    if $(PIP) --only-binary=:all: -c constraints.txt "$$package" 2> $(VENV)/pip-error.txt; then
+	        echo "$$package installed" >> $(VENV)/techniques.txt
+	    else
+	        echo "$$package NOT installed: $$(grep -m 1 ERROR $(VENV)/pip-error.txt || tail -n 1 $(VENV)/pip-error.txt)" >> $(VENV)/techniques.txt
+	    fi
+	done
+	sed 's/^/  /' $(VENV)/techniques.txt
+	touch $@
+
+env-dev: $(READY_DEV)
+
+$(VENV)/.ready-dev: $(VENV)/.ready
+	@$(PIP) -c constraints.txt -e '.[dev,postgresql]'
+	touch $@
+
+# -- measuring ---------------------------------------------------------------------------------------------------------------
+
+plan:
+	@echo "device:    $(or $(GPU),no NVIDIA GPU: the CPU)$(if $(filter cpu,$(DEVICE)),; DEVICE=cpu was asked for)"
+	echo "measures:  $(or $(SUITES),nothing)"
+	echo "           $(if $(PROFILE),profile $(PROFILE),everything)$(if $(BUDGET),; at most $(BUDGET); then a report)"
+	if [ -z "$(strip $(VENV))" ]; then
+	    echo "set-up:    none; uses $(PYTHON) as it is"
+	elif [ $(VENV)/.ready -nt constraints.txt ] && [ $(VENV)/.ready -nt pyproject.toml ]; then
+	    echo "set-up:    none; $(VENV) is ready and nothing is downloaded"
+	else
+	    echo "set-up:    a new environment in $(VENV), 1 to 3 minutes"
+	    echo "downloads: 0.4 GB with a build of torch for CPUs, about 3 GB with its CUDA build"
+	fi
+	echo "report:    $(REPORT)   (Ctrl-C stops the measuring and still leaves it)"
+
+bench: plan $(READY)
+	@if [ -z "$(SUITES)" ]; then echo "no suite has a profile $(PROFILE)" >&2; exit 2; fi
+	exec $(PYTHON) -m bench run $(SUITES) $(if $(PROFILE),--profile $(PROFILE)) $(if $(BUDGET),--budget $(BUDGET)) --device $(DEVICE) \
+	    $(if $(MODEL),--set model=$(MODEL)) $(if $(SEQ),--set seq_len=$(SEQ)) --report $(REPORT)
+
+report: $(READY)
+	@exec $(PYTHON) -m bench report
+
+# -- keeping it right --------------------------------------------------------------------------------------------------------
+
+test: $(READY_DEV)
+	@exec $(PYTHON) -m pytest $(PYTEST_ARGS)
+
+soak: $(READY_DEV)
+	@exec $(PYTHON) -m pytest -m soak --timeout 0 $(PYTEST_ARGS)
+
+check: $(READY_DEV)
+	@$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	$(PYTHON) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
+
+clean:
+	@find . -path './.venv' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	find reports -maxdepth 1 -type f -delete 2>/dev/null || true
+
+# -- FlashAttention-2 is published as source alone ------------------------------------------------------------------------------
+
+flash-attn: $(READY)
+	@jobs=$$(awk '/MemAvailable/ { n = int($$2 / 1048576 / 9); print (n < 1 ? 1 : n) }' /proc/meminfo); cores=$$(nproc)
+	[ "$$jobs" -le "$$cores" ] || jobs=$$cores
+	echo "building $(FLASH_ATTN): $$jobs compilers at a time, up to 9 GB of memory each; about $$((180 / jobs + 10)) minutes for one GPU generation"
+	if ! command -v nvcc >/dev/null 2>&1; then echo "nvcc is missing: install the CUDA toolkit that torch was built with first" >&2; exit 2; fi
+	arch=$$($(PYTHON) -c 'import torch; print("".join(map(str, torch.cuda.get_device_capability())) if torch.cuda.is_available() else "")')
+	if [ -z "$$arch" ]; then echo "torch sees no GPU here, so there is nothing to build for" >&2; exit 2; fi
+	$(PIP) -c constraints.txt setuptools wheel ninja packaging psutil
+	MAX_JOBS=$$jobs FLASH_ATTN_CUDA_ARCHS=$$arch $(PIP) --no-build-isolation --no-deps '$(FLASH_ATTN)' einops
+	$(PYTHON) -c 'import flash_attn; print("flash-attn", flash_attn.__version__, "is installed")'

@@ -1,0 +1,77 @@
+"""The options that several commands share, so that they are spelled and explained once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+DEFAULT_DATABASE = "results/bench.db"
+
+_DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m(?:in)?)?(?:(?P<s>\d+(?:\.\d+)?)s)?", re.IGNORECASE)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of `90s`, `20m`, `1h30m`; raises ValueError for anything else, a bare number included."""
+    match = _DURATION.fullmatch(text.strip().replace(" ", ""))
+    parts = {} if match is None else {unit: float(number) for unit, number in match.groupdict().items() if number}
+    if not parts:
+        raise ValueError(f"{text!r} is no duration; write 90s, 20m or 1h30m")
+    total_s = parts.get("h", 0.0) * 3600 + parts.get("m", 0.0) * 60 + parts.get("s", 0.0)
+    if total_s <= 0:
+        raise ValueError("a duration must be longer than nothing")
+    return total_s
+
+
+def spell_duration(seconds: float) -> str:
+    """`45 s`, `12 min`, `1 h 05 min`: for people, so rounded."""
+    if seconds < 99.5:
+        return f"{max(seconds, 0):.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def duration(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """A click callback: the text of an option as seconds."""
+    try:
+        return None if value is None else parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, parameter) from None
+
+
+def database_option(function: F) -> F:
+    """`--db`."""
+    return click.option(
+        "--db",
+        "database",
+        metavar="URL",
+        envvar="BENCH_DB",
+        default=DEFAULT_DATABASE,
+        show_default=True,
+        show_envvar=True,
+        help="The results database: a path (SQLite) or an SQLAlchemy URL.",
+    )(function)
+
+
+def json_option(function: F) -> F:
+    """`--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs (seconds, bytes, UTC) and nothing else.")(
+        function
+    )
+
+
+def plugin_option(function: F) -> F:
+    """`--plugin`."""
+    return click.option(
+        "--plugin",
+        "plugins",
+        multiple=True,
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="A lone Python file that declares implementations. Can be repeated.",
+    )(function)

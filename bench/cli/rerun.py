@@ -1,0 +1,80 @@
+"""`bench rerun`: measures a stored row again and lays old and new side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from bench.cli.options import database_option, json_option, spell_duration
+from bench.cli.terminal import note, plain, say, say_json, table
+
+if TYPE_CHECKING:
+    from bench.records import Result
+
+
+@click.command()
+@click.argument("result")
+@click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Fresh processes. Default: as many as its run had.")
+@click.option("--device", metavar="D", help="auto, cuda, cuda:N or cpu. Default: the kind that it was measured on.")
+@click.option("--no-wait", is_flag=True, help="Fail where another run holds the device, instead of waiting for it.")
+@database_option
+@json_option
+def rerun(result: str, trials: int | None, device: str | None, no_wait: bool, database: str, as_json: bool) -> int:
+    """Measure the case of RESULT (id, or the beginning of one) again in a run of its own, and compare.
+
+    Values are medians over trials of each trial's median. The comparison is a reading, not a verdict: it says no more than the numbers.
+    """
+    from bench.run import Progress
+    from bench.run import rerun as measure_again
+    from bench.store import Store
+
+    def tell(progress: Progress) -> None:
+        left = f", {spell_duration(progress.left_s)} left" if progress.done < progress.planned else ""
+        click.echo(
+            plain(f"[{progress.done}/{progress.planned}{left}] {progress.text}" if progress.result else progress.text), err=True
+        )
+
+    with Store.open(database, create=False) as store:
+        for notice in store.notices:
+            note(notice)
+        answer = measure_again(result, store, trials=trials, device=device, wait_for_lock=not no_wait, progress=tell)
+    if as_json:
+        say_json(
+            {
+                "run": answer.summary.run_id,
+                "state": str(answer.summary.state),
+                "old": {"trials": len(answer.old), "statuses": _statuses(answer.old), "medians": dict(answer.old_medians)},
+                "new": {"trials": len(answer.new), "statuses": _statuses(answer.new), "medians": dict(answer.new_medians)},
+            }
+        )
+        return answer.summary.exit_code
+    say(f"old: {len(answer.old)} trials, {_words(_statuses(answer.old))}")
+    say(f"new: {len(answer.new)} trials, {_words(_statuses(answer.new))} (run {answer.summary.run_id})")
+    say()
+    say(_comparison(answer.old_medians, answer.new_medians))
+    return answer.summary.exit_code
+
+
+def _statuses(rows: Sequence[Result]) -> dict[str, int]:
+    return dict(Counter(str(row.status) for row in rows))
+
+
+def _words(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {status}" for status, count in counts.items()) or "no rows"
+
+
+def _comparison(old: Mapping[str, float], new: Mapping[str, float]) -> str:
+    from bench.records import METRICS
+    from bench.report.units import in_unit, ratio
+
+    rows = []
+    for name, metric in METRICS.items():
+        if name not in old and name not in new:
+            continue
+        shown = [in_unit(side[name], metric.unit) if name in side else "" for side in (old, new)]
+        times = ratio(new[name] / old[name]) if name in old and name in new and old[name] > 0 else ""
+        rows.append((name, *shown, times))
+    return table(("metric", "old", "new", "new / old"), rows, right=(1, 2, 3))

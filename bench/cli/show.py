@@ -1,0 +1,169 @@
+"""`bench show`: a run as a table, or one result with all that is stored about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bench.cli.options import database_option, json_option
+from bench.cli.terminal import note, plain, say, say_json
+
+if TYPE_CHECKING:
+    from bench.records import Result, Run
+    from bench.store import Store
+
+LOG_LINES_SHOWN = 40
+
+
+@click.command()
+@click.argument("what", metavar="RUN|RESULT")
+@click.option("--log", "whole_log", is_flag=True, help="Show the whole log of a result, not only its last lines.")
+@database_option
+@json_option
+def show(what: str, whole_log: bool, database: str, as_json: bool) -> int:
+    """Show a run (id, the beginning of an id, label, or `latest`) or one result (id or the beginning of one).
+
+    Times are medians over trials with their lowest and highest; memory is in powers of two (1 GiB = 2^30 bytes).
+    """
+    from bench.errors import SelectionError
+    from bench.store import Store
+
+    with Store.open(database, create=False, read_only=True) as store:
+        for notice in store.notices:
+            note(notice)
+        try:
+            run = store.find_run(what)
+        except SelectionError as no_run:
+            try:
+                found = store.find_result(what)
+            except SelectionError as no_result:
+                raise SelectionError(f"{no_run}; {no_result}") from no_result
+            _show_result(store, found, whole_log=whole_log, as_json=as_json)
+        else:
+            _show_run(store, run, as_json=as_json)
+    return 0
+
+
+def _show_run(store: Store, run: Run, *, as_json: bool) -> None:
+    from bench.cli.tables import case_table, status_line
+    from bench.records import dump
+
+    results = store.results([run.id], include_excluded=True)
+    if as_json:
+        say_json({"run": dump(run), "results": [dump(result) for result in results]})
+        return
+    _facts(
+        {
+            "run": run.id,
+            "label": run.label,
+            "suite": run.suite,
+            "question": run.question,
+            "state": f"{run.state}, {len(results)} rows of {run.planned_trials} planned trials: {status_line(results)}",
+            "device": run.device,
+            "started": run.started_at,
+            "finished": run.finished_at,
+            "revision": "; ".join(_revision(item) for item in run.revision) or None,
+            "command": run.command,
+            "measures again": run.parent_run_id,
+        }
+    )
+    say()
+    say(case_table(run, results))
+    excluded = [result for result in results if result.excluded_reason]
+    if excluded:
+        say(f"\n{len(excluded)} rows are excluded: {plain(excluded[0].excluded_reason or '')}")
+    if results:
+        say(f"\nOne row in full: bench show {results[0].id}")
+
+
+def _revision(item: Any) -> str:
+    state = "" if item.dirty is None else ", with uncommitted changes" if item.dirty else ""
+    return f"{item.name} {item.version or ''} {item.commit[:12] if item.commit else ''}".strip() + state
+
+
+def _facts(facts: Mapping[str, Any], indent: str = "") -> None:
+    shown = {name: value for name, value in facts.items() if value is not None}
+    most = max((len(name) for name in shown), default=0)
+    for name, value in shown.items():
+        say(f"{indent}{plain(name):<{most}}  {plain(str(value))}")
+
+
+def _section(title: str, lines: Iterable[str]) -> None:
+    kept = [plain(line) for line in lines]
+    if kept:
+        say(f"\n{title}")
+        for line in kept:
+            say(f"  {line}")
+
+
+def _show_result(store: Store, result: Result, *, whole_log: bool, as_json: bool) -> None:
+    from bench.records import dump
+    from bench.report.units import fact, flatten, scientific
+
+    if as_json:
+        say_json(dump(result))
+        return
+    case, trial = result.case, result.trial
+    _facts(
+        {
+            "result": result.id,
+            "run": result.run_id,
+            "workload": f"{case.workload} (version {case.workload_version})",
+            "subject": case.subject_label,
+            "point": ", ".join(
+                f"{axis}={value}" for axis, value in {**case.point_data(), **case.params}.items() if axis in _SHOWN_AXES
+            ),
+            "parameters": ", ".join(f"{name}={value}" for name, value in case.params.items()),
+            "trial": f"{trial.index} (arm {trial.arm}, block {trial.block}, position {trial.position}, attempt {trial.attempt})",
+            "status": str(result.status),
+            "reason": result.reason,
+            "error": result.error_type,
+            "last phase": result.phase,
+            "excluded": result.excluded_reason,
+            "started": result.started_at,
+            "took": fact("duration_s", result.duration_s),
+            "seed": result.seed,
+            "command": result.command,
+        }
+    )
+    _section("Measurements", (_measurement_line(measurement) for measurement in result.measurements))
+    _section(
+        "Checks against the float64 reference",
+        (
+            f"{check.tensor} ({check.at}): {'passed' if check.passed else 'FAILED'}"
+            + "".join(
+                f", {name} {scientific(value)}"
+                for name, value in (("error", check.error), ("plain PyTorch", check.plain_error), ("limit", check.limit))
+                if value is not None
+            )
+            + (f", {check.detail}" if check.detail else "")
+            for check in result.checks
+        ),
+    )
+    if result.proof is not None:
+        _section(
+            "What ran", [result.proof.verdict + (f": {result.proof.detail}" if result.proof.detail else ""), *result.proof.observed]
+        )
+    _section("Environment, hard", (f"{name} = {fact(name, value)}" for name, value in sorted(result.environment.hard.items())))
+    _section("Environment, soft", (f"{name} = {fact(name, value)}" for name, value in sorted(result.environment.soft.items())))
+    _section("Conditions", (f"{name} = {fact(name, value)}" for name, value in flatten(dict(result.conditions))))
+    lines = result.log.rstrip("\n").split("\n") if result.log.strip() else []
+    kept = lines if whole_log else lines[-LOG_LINES_SHOWN:]
+    _section("Log" if len(kept) == len(lines) else f"Log (last {len(kept)} of {len(lines)} lines; --log shows all)", kept)
+
+
+_SHOWN_AXES = frozenset({"pass", "dtype", "device", "cache", "timer", "world_size"})
+
+
+def _measurement_line(measurement: Any) -> str:
+    from bench.report.units import in_unit, range_in_unit
+    from bench.stats import median
+
+    samples, unit = measurement.samples, measurement.unit
+    scope = "" if measurement.scope == "trial" else f" [{measurement.scope}]"
+    many = f" (median of {len(samples)}, {range_in_unit(min(samples), max(samples), unit)})" if len(samples) > 1 else ""
+    calls = f", {measurement.calls_per_sample} calls a sample" if measurement.calls_per_sample > 1 else ""
+    note_ = f"; {measurement.note}" if measurement.note else ""
+    return f"{measurement.metric}{scope} = {in_unit(median(samples), unit)}{many}{calls}{note_}"

@@ -1,0 +1,104 @@
+"""The tables of a run as a terminal shows them: one line a case, with its value, its spread and its status."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bench.cli.terminal import plain, table
+
+if TYPE_CHECKING:
+    from bench.records import Case, Result, Run, Scalar
+    from bench.report.summary import CaseSummary, Spread
+
+FIXED_AXES = ("workload", "pass", "dtype", "device", "cache", "timer", "world_size")
+
+
+def _axes(cases: Sequence[Case]) -> tuple[list[str], dict[str, Scalar]]:
+    """The axes that differ between `cases`, and those that do not with their value."""
+    names = [*FIXED_AXES, *dict.fromkeys(name for case in cases for name in case.params)]
+    differ, same = [], {}
+    for name in names:
+        values = {_value(case, name) for case in cases}
+        if len(values) > 1:
+            differ.append(name)
+        else:
+            same[name] = values.pop()
+    return differ, same
+
+
+def _value(case: Case, axis: str) -> Scalar:
+    try:
+        return case.axis_value(axis)
+    except KeyError:
+        return None
+
+
+def _spread(value: Spread | None, unit: str) -> tuple[str, str]:
+    from bench.report.units import in_unit, range_in_unit
+
+    if value is None:
+        return "", ""
+    return in_unit(value.median, unit), range_in_unit(value.low, value.high, unit) if value.n > 1 else ""
+
+
+def _line(summary: CaseSummary, axes: Sequence[str]) -> tuple[str, ...]:
+    time, time_range = _spread(summary.values.get("time_s"), "s")
+    peak, _ = _spread(summary.values.get("peak_bytes"), "byte")
+    counted = sum(summary.counts.values())
+    most = summary.counts.get(summary.status, 0)
+    state = str(summary.status) if most == counted else ", ".join(f"{count} {status}" for status, count in summary.counts.items())
+    shown = [("" if (value := _value(summary.case, axis)) is None else str(value)) for axis in axes]
+    return (*shown, summary.label, state, time, time_range, peak, str(counted), summary.reason or "")
+
+
+def case_table(run: Run, results: Sequence[Result]) -> str:
+    """The cases of `run`, subjects of one point beside each other; axes that never change stand above."""
+    from bench.report.summary import summarize
+
+    summaries = summarize(run, results)
+    if not summaries:
+        return "no rows yet"
+    axes, same = _axes([summary.case for summary in summaries])
+    points = list(dict.fromkeys(result.case.point_key for result in sorted(results, key=lambda r: _order(r, axes))))
+    summaries.sort(key=lambda s: points.index(s.case.point_key))
+    head = ", ".join(f"{name}={value}" for name, value in same.items() if value is not None)
+    heads = (*axes, "subject", "status", "time", "range over trials", "peak memory", "n", "reason")
+    numeric = [len(axes) + offset for offset in (2, 3, 4, 5)]
+    body = table(heads, [_line(summary, axes) for summary in summaries], right=numeric, widest=80)
+    return f"{plain(head)}\n\n{body}"
+
+
+def _order(result: Result, axes: Sequence[str]) -> tuple[tuple[int, float, str], ...]:
+    """Numbers by size, words by the alphabet, so that a sweep reads upwards."""
+    keys = []
+    for axis in axes:
+        value = _value(result.case, axis)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        keys.append((0, float(value), "") if isinstance(value, int | float) and number else (1, 0.0, str(value)))
+    return tuple(keys)
+
+
+def status_line(results: Sequence[Result]) -> str:
+    """`12 ok, 4 unavailable`: how many rows ended how, in the order of the list of statuses."""
+    from bench.records import Status
+
+    counts = Counter(result.status for result in results)
+    return ", ".join(f"{counts[status]} {status}" for status in Status if counts[status]) or "no rows"
+
+
+def answers(run: Run, results: Sequence[Result]) -> list[str]:
+    """What was lowest where, and what is doubtful: a sentence each."""
+    from bench.report.answers import doubts, readings
+    from bench.report.layout import sections
+    from bench.report.summary import PEAK, TIME, summarize
+
+    cases = summarize(run, results)
+    lines = []
+    for metric, words in ((TIME, "fastest measured"), (PEAK, "least memory measured")):
+        for section in sections(run, cases):
+            for reading in readings(section, metric):
+                doubt = f" ({reading.doubt})" if reading.doubt else ""
+                lines.append(plain(f"{words}, {reading.where}: {reading.subject}, {reading.detail}{doubt}"))
+    return lines + [plain(f"doubtful: {doubt.count} {doubt.text}") for doubt in doubts(run, cases)]

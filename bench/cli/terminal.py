@@ -1,0 +1,65 @@
+"""Writes to the terminal: tables that line up, text that cannot steer it, notices on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+WIDEST_CELL = 60
+
+
+def plain(text: str, *, lines: bool = False) -> str:
+    """`text` without control characters, since names and logs come from others and must not steer the terminal.
+
+    `lines` keeps line ends and tabs.
+    """
+    kept = "\n\t" if lines else ""
+    return "".join(
+        char if char in kept or unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} else f"\\x{ord(char):02x}"
+        for char in text
+    )
+
+
+def width(text: str) -> int:
+    """Columns that `text` takes: wide characters take two, combining ones none."""
+    return sum(0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def shortened(text: str, most: int = WIDEST_CELL) -> str:
+    """`text` cut to `most` characters, with an ellipsis where something was cut."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = (), widest: int = WIDEST_CELL) -> str:
+    """Columns under `heads`, two spaces apart; those whose index is in `right` end at the right. The last column is not padded."""
+    cells = [[shortened(plain(cell), widest) for cell in row] for row in [list(heads), *(list(row) for row in rows)]]
+    widths = [max(width(row[column]) for row in cells) for column in range(len(heads))]
+    lines = []
+    for row in cells:
+        parts = []
+        for column, cell in enumerate(row):
+            space = " " * (widths[column] - width(cell))
+            parts.append(space + cell if column in right else cell + space)
+        lines.append("  ".join(parts).rstrip())
+    return "\n".join(lines)
+
+
+def say(text: str = "") -> None:
+    """One line, or several, of the command's output."""
+    click.echo(text)
+
+
+def note(text: str) -> None:
+    """A warning or a notice: on stderr, so that output stays what was asked for."""
+    sys.stdout.flush()
+    click.echo(f"bench: {plain(text, lines=True)}", err=True)
+
+
+def say_json(data: Any) -> None:
+    """`data` as indented JSON; raises ValueError on NaN."""
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))

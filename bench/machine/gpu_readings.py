@@ -1,0 +1,89 @@
+"""One GPU's conditions through NVML: clocks, power, heat, why clocks are held back, and who else computes there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bench.machine.device import Device
+from bench.machine.neighbours import host_pids
+from bench.machine.nvml import ask, open_nvml, visible_gpus
+
+THROTTLE_REASONS: Mapping[int, str] = {
+    0x001: "gpu_idle",
+    0x002: "application_clocks_setting",
+    0x004: "sw_power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal_slowdown",
+    0x040: "hw_thermal_slowdown",
+    0x080: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}
+"""NVML's bits for why clocks are not at their highest."""
+
+
+def throttle_words(bits: int) -> list[str]:
+    """The reasons in a bit mask; a bit without a name is spelled as `bit_0x200`."""
+    return [THROTTLE_REASONS.get(1 << shift, f"bit_{1 << shift:#x}") for shift in range(bits.bit_length()) if bits & 1 << shift]
+
+
+class GpuReadings:
+    """One GPU's readings through NVML."""
+
+    def __init__(self, device: Device) -> None:
+        self.nvml = open_nvml()
+        self.handle = visible_gpus()[device.index]
+        self.bits: list[int] = []
+        self.processes_most = 0
+        self.foreign: set[int] = set()
+        self.first_energy_mj = ask(self.nvml.nvmlDeviceGetTotalEnergyConsumption, self.handle)
+
+    def read(self, add: Callable[[str, float | None], None]) -> None:
+        """Hands each reading to `add` under its name, in Hz, W, degrees Celsius and bytes."""
+        nvml, handle = self.nvml, self.handle
+        for name, kind in (("sm_clock_hz", nvml.NVML_CLOCK_SM), ("memory_clock_hz", nvml.NVML_CLOCK_MEM)):
+            mhz = ask(nvml.nvmlDeviceGetClockInfo, handle, kind)
+            add(name, mhz * 1e6 if mhz is not None else None)
+        power_mw = ask(nvml.nvmlDeviceGetPowerUsage, handle)
+        add("power_w", power_mw / 1e3 if power_mw is not None else None)
+        add("temperature_c", ask(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU))
+        used = ask(nvml.nvmlDeviceGetUtilizationRates, handle)
+        add("gpu_utilisation", used.gpu / 100 if used is not None else None)
+        memory = ask(nvml.nvmlDeviceGetMemoryInfo, handle)
+        add("gpu_memory_used_bytes", memory.used if memory is not None else None)
+        # The newer name of the same call; drivers and bindings before 535 have only the older one.
+        reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None) or nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+        bits = ask(reasons, handle)
+        if bits is not None:
+            self.bits.append(int(bits))
+
+    def look_at_processes(self, ours: set[int], *, first: bool) -> None:
+        """Counts compute processes.
+
+        In a container NVML's pids are the host's, so there only those that ran before us are surely others'.
+        """
+        running = ask(self.nvml.nvmlDeviceGetComputeRunningProcesses, self.handle)
+        if running is None:
+            return
+        pids = {int(process.pid) for process in running}
+        self.processes_most = max(self.processes_most, len(pids))
+        if first or host_pids():
+            self.foreign |= pids - ours
+
+    def summary(self, names: Mapping[int, str]) -> dict[str, Any]:
+        nvml, handle = self.nvml, self.handle
+        limit_mw = ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+        energy_mj = ask(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+        every = sorted({word for bits in self.bits for word in throttle_words(bits)})
+        shares = {word: sum(word in throttle_words(bits) for bits in self.bits) / len(self.bits) for word in every}
+        facts = {
+            "power_limit_w": limit_mw / 1e3 if limit_mw is not None else None,
+            "energy_j": (energy_mj - self.first_energy_mj) / 1e3
+            if energy_mj is not None and self.first_energy_mj is not None
+            else None,
+            "throttle_share": shares if self.bits else None,
+            "compute_processes_most": self.processes_most,
+            "other_compute_processes": [names.get(pid, "unknown") for pid in sorted(self.foreign)],
+        }
+        return {name: value for name, value in facts.items() if value is not None}

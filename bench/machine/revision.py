@@ -1,0 +1,174 @@
+"""What is under test: the version and commit of packages and paths, the x axis of every history."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from bench.errors import SelectionError
+from bench.records import RevisionItem
+
+GIT_TIMEOUT_S = 30.0
+
+# What runs themselves leave in a repository that does not ignore it: a second look during the same run must see the same tree.
+_OUR_OUTPUT = re.compile(r"(^|/)(results|reports|__pycache__)/|\.(db|sqlite3?)(-wal|-shm|-journal)?$|\.(html|jsonl|jsonl\.gz|log)$")
+
+# A git hook that starts a run sets these for its own repository; they would answer for every other one.
+_GIT_STATE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
+
+
+def _git(folder: Path, *arguments: str) -> bytes | None:
+    """What git prints, or None where git is absent, refuses, or `folder` lies in no repository."""
+    variables = {name: value for name, value in os.environ.items() if name not in _GIT_STATE}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            env={**variables, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=GIT_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def _file_digest(path: Path) -> bytes:
+    if path.is_symlink():
+        return hashlib.sha256(os.readlink(path).encode(errors="surrogateescape")).digest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def _files_hash(files: Iterable[tuple[str, Path]], start: bytes = b"") -> str:
+    """SHA-256 over `start` and the names and contents of `files`, whatever their order."""
+    digest = hashlib.sha256(start)
+    for name, path in sorted(files):
+        digest.update(name.encode(errors="surrogateescape") + b"\0")
+        # A file that vanishes or cannot be read while we look is a difference as well.
+        digest.update(_file_digest(path) if path.is_symlink() or (path.is_file() and os.access(path, os.R_OK)) else b"unreadable")
+    return digest.hexdigest()
+
+
+def _top_name(top: Path) -> str:
+    """The repository's name: the end of its origin's address, which every clone shares, or else its folder's name."""
+    origin = (_git(top, "remote", "get-url", "origin") or b"").decode(errors="replace").strip()
+    last = re.split(r"[/:]", origin.rstrip("/"))[-1].removesuffix(".git")
+    return last or top.name
+
+
+def _outside_git(path: Path, name: str) -> RevisionItem:
+    if path.is_file():
+        files = [(path.name, path)]
+    else:
+        files = [
+            (str(file.relative_to(path)), file) for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts
+        ]
+    return RevisionItem(name=name, kind="path", diff_hash=_files_hash(files))
+
+
+def path_revision(path: Path) -> RevisionItem:
+    """Commit and dirtiness of a file, a folder or a whole repository; outside git only a hash of its contents.
+
+    `dirty` and `diff_hash` look at `path` alone, untracked files included; ignored ones and what runs write are not.
+    """
+    path = path.resolve()
+    folder = path if path.is_dir() else path.parent
+    answer = _git(folder, "rev-parse", "--show-toplevel")
+    if answer is None:
+        return _outside_git(path, path.name)
+    top = Path(os.fsdecode(answer.rstrip(b"\n"))).resolve()
+    inside = path.relative_to(top).as_posix()
+    name = _top_name(top) if inside == "." else f"{_top_name(top)}/{inside}"
+    head = _git(top, "rev-parse", "--verify", "--quiet", "HEAD")
+    listed = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", inside) or b""
+    if head is None:
+        listed += _git(top, "ls-files", "-z", "--", inside) or b""
+    names = [os.fsdecode(entry) for entry in listed.split(b"\0") if entry]
+    untracked = [(entry, top / entry) for entry in names if not _OUR_OUTPUT.search(entry)]
+    diff = b""
+    if head is not None:
+        difference = _git(
+            top, "diff", "HEAD", "--binary", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--", inside
+        )
+        if difference is None:
+            return RevisionItem(name=name, kind="path", commit=head.decode().strip())
+        diff = difference
+    dirty = bool(diff or untracked)
+    return RevisionItem(
+        name=name,
+        kind="path",
+        commit=head.decode().strip() if head is not None else None,
+        dirty=dirty,
+        diff_hash=_files_hash(untracked, diff) if dirty else None,
+    )
+
+
+def _package_revision(name: str) -> RevisionItem | None:
+    try:
+        distribution = importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    item = RevisionItem(name=name, kind="package", version=distribution.version)
+    try:
+        direct = json.loads(distribution.read_text("direct_url.json") or "{}")
+    except ValueError:
+        return item
+    commit = direct.get("vcs_info", {}).get("commit_id")
+    if commit:
+        return RevisionItem(name=name, kind="package", version=distribution.version, commit=commit, dirty=False)
+    address = urlparse(direct.get("url", ""))
+    if direct.get("dir_info", {}).get("editable") and address.scheme == "file":
+        source = path_revision(Path(unquote(address.path)))
+        return RevisionItem(name, "package", distribution.version, source.commit, source.dirty, source.diff_hash)
+    return item
+
+
+def _repository_of(path: Path) -> Path:
+    """The top of the repository that holds `path`, or `path` itself outside git."""
+    answer = _git(path if path.is_dir() else path.parent, "rev-parse", "--show-toplevel")
+    return path if answer is None else Path(os.fsdecode(answer.rstrip(b"\n")))
+
+
+def revision(under_test: Sequence[str], *, plugins: Sequence[Path] = (), root: Path | None = None) -> tuple[RevisionItem, ...]:
+    """What is under test, one item an entry.
+
+    Args:
+        under_test: names of installed packages, or paths; relative ones start at the suite's folder or else at its repository.
+        plugins: lone-file plug-ins; where `under_test` is empty their repositories are under test.
+        root: the suite file or its folder; where `under_test` is empty its repository is under test.
+
+    Raises SelectionError for an entry that is neither a path nor an installed package but looks like a path; a package that is
+    not installed is an item without a version, because its rows will say `unavailable`.
+    """
+    base = (root or Path.cwd()).resolve()
+    items: dict[str, RevisionItem] = {}
+    if not under_test:
+        sources = [_repository_of(base), *(_repository_of(plugin.resolve()) for plugin in plugins)]
+        for source in dict.fromkeys(sources):
+            # A whole folder that is no repository may be somebody's home: nobody asked to read all of it.
+            loose = source.is_dir() and _git(source, "rev-parse", "--show-toplevel") is None
+            item = RevisionItem(name=source.name, kind="path") if loose else path_revision(source)
+            items.setdefault(item.name, item)
+        return tuple(items.values())
+    folder = base if base.is_dir() else base.parent
+    starts = (folder, _repository_of(folder))
+    for entry in dict.fromkeys(under_test):
+        found = _package_revision(entry) if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", entry) else None
+        if found is None:
+            paths = (start / Path(entry).expanduser() for start in starts)
+            found = next((path_revision(path) for path in paths if path.exists()), None)
+        if found is None and ("/" in entry or entry.startswith((".", "~"))):
+            raise SelectionError(
+                f"under_test: there is no file or folder {entry!r} (relative paths start at the suite's folder or at its repository)"
+            )
+        items[entry] = found or RevisionItem(name=entry, kind="package")
+    return tuple(items.values())

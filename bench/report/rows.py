@@ -1,0 +1,226 @@
+"""What the page says of one row: a case with one of its statuses, its numbers, and the evidence that opens below it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bench import stats
+from bench.records import METRICS, Check, Json, Result, Scalar, Status, fingerprint
+from bench.report import units
+from bench.report.layout import Section
+from bench.report.summary import PEAK, SAVED, SHOWS_SPEED, TIME, CaseSummary
+
+SHOWN_REASON = 4000
+SHOWN_FACT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How much evidence each row carries, so that a file with thousands of rows stays light."""
+
+    log_chars: int
+    full: bool
+    """False: parameters, conditions, secondary metrics and trial facts are left to `bench show`."""
+
+    @classmethod
+    def for_cases(cls, count: int) -> Depth:
+        """Everything up to about a thousand cases; the essentials beyond."""
+        return cls(log_chars=max(200, min(4000, 400_000 // max(count, 1))), full=count <= 1000)
+
+    def log_limit(self, status: Status) -> int:
+        """Characters of a log: a trial that went well has little to tell."""
+        return self.log_chars if status is not Status.OK else self.log_chars // 4 if self.full else 0
+
+
+@dataclass(frozen=True, slots=True)
+class TrialLine:
+    """One trial inside an opened row."""
+
+    result: Result
+    time: float | None
+    samples: int | None
+    low: float | None
+    """5th percentile of its samples."""
+    high: float | None
+    """95th percentile."""
+    peak: float | None
+    aside: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table of all rows."""
+
+    id: str
+    summary: CaseSummary
+    status: Status
+    n: int
+    results: tuple[Result, ...]
+    axes: tuple[str, ...]
+    """Text of the section's axes."""
+    check: Check | None
+    """The check nearest to, or farthest beyond, its limit."""
+    reasons: tuple[tuple[str, int], ...]
+    commands: tuple[str, ...]
+    trials: tuple[TrialLine, ...]
+    others: tuple[tuple[str, str, bool], ...]
+    """Other metrics: name, value with range, whether it is the harness's own cost."""
+    params: tuple[tuple[str, str], ...]
+    """Parameters that vary in the section; the others stand once above its panels."""
+    rates: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    checks: tuple[Check, ...]
+    conditions: tuple[tuple[str, str], ...]
+    environment_difference: tuple[tuple[str, str, str], ...]
+    """Item, value here, value in most rows."""
+    log: str
+    log_cut: bool
+    withheld: str | None
+
+    @property
+    def has_values(self) -> bool:
+        return self.status is Status.OK
+
+
+def _nearness(check: Check) -> float:
+    if not check.passed:
+        return float("inf") if check.error is None or not check.limit else 1e6 + check.error / check.limit
+    if check.error is None or not check.limit:
+        return -1.0
+    return check.error / check.limit
+
+
+def _trial_line(summary: CaseSummary, result: Result, aside: str | None) -> TrialLine:
+    own = summary.trial_values.get(result.id, {})
+    measured = result.measurement(TIME) if TIME in own else None
+    return TrialLine(
+        result=result,
+        time=own.get(TIME),
+        samples=len(measured.samples) if measured else None,
+        low=stats.quantile(measured.samples, 0.05) if measured else None,
+        high=stats.quantile(measured.samples, 0.95) if measured else None,
+        peak=own.get(PEAK),
+        aside=aside,
+    )
+
+
+def _others(summary: CaseSummary) -> tuple[tuple[str, str, bool], ...]:
+    lines = []
+    for name, value in summary.values.items():
+        if name in (TIME, PEAK, SAVED):
+            continue
+        metric = METRICS.get(name)
+        unit = metric.unit if metric else ""
+        text = units.in_unit(value.median, unit)
+        if value.n > 1:
+            text += f" ({units.range_in_unit(value.low, value.high, unit)}, n {value.n})"
+        lines.append((name, text, metric.harness if metric else False))
+    order = list(METRICS)
+    return tuple(sorted(lines, key=lambda line: (line[2], order.index(line[0]) if line[0] in METRICS else 99, line[0])))
+
+
+def _rates(summary: CaseSummary) -> tuple[tuple[str, str], ...]:
+    time = summary.values.get(TIME)
+    cost = next((result.cost for result in summary.counted if result.cost), None)
+    if time is None or cost is None or time.median <= 0:
+        return ()
+    named = (("tokens", cost.tokens, "token/s"), ("work by the workload's formula", cost.flops, "flop/s"),
+             ("fewest bytes that must move", cost.bytes, "byte/s"))  # fmt: skip
+    return tuple((name, units.rate(amount / time.median, unit)) for name, amount, unit in named if amount)
+
+
+def shorten(text: str, limit: int = SHOWN_FACT) -> str:
+    """The text, or its beginning with how much was left out."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters)"
+
+
+def _readings(data: Json, prefix: str = "") -> list[tuple[str, Scalar]]:
+    """Flat facts, in which a spread of readings (`min`, `median`, `max`) is one fact."""
+    if isinstance(data, dict) and set(data) == {"min", "median", "max"}:
+        low, middle, high = (units.fact(prefix, data[key]) for key in ("min", "median", "max"))
+        return [(prefix, middle if low == high else f"{middle} ({low} to {high})")]
+    if isinstance(data, dict):
+        return [fact for key in sorted(data, key=str) for fact in _readings(data[key], f"{prefix}.{key}" if prefix else str(key))]
+    return units.flatten(data, prefix)
+
+
+def _conditions(results: Sequence[Result]) -> tuple[tuple[str, str], ...]:
+    """Each fact once, with its lowest and highest value, or its values, where trials differ."""
+    found: dict[str, list[Scalar]] = {}
+    for result in results:
+        for name, value in _readings(dict(result.conditions)):
+            found.setdefault(name, []).append(value)
+    lines = []
+    for name, values in sorted(found.items()):
+        numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+        if len(numbers) == len(values) and min(numbers) != max(numbers):
+            text = f"{units.fact(name, min(numbers))} to {units.fact(name, max(numbers))} over trials"
+        else:
+            counts = Counter(units.fact(name, value) for value in values)
+            text = "; ".join(counts if len(counts) in (1, len(values)) else (f"{value} ({n}×)" for value, n in counts.items()))
+        lines.append((name, shorten(text)))
+    return tuple(lines)
+
+
+def _difference(result: Result, usual: Mapping[str, Scalar]) -> tuple[tuple[str, str, str], ...]:
+    own = {**result.environment.hard, **result.environment.soft}
+    return tuple(
+        (name, shorten(units.fact(name, value)), shorten(units.fact(name, usual[name])))
+        for name, value in sorted(own.items())
+        if name in usual and usual[name] != value
+    )
+
+
+def _tail(log: str, limit: int) -> tuple[str, bool]:
+    if limit == 0:
+        return "", False
+    return (log, False) if len(log) <= limit else (log[-limit:], True)
+
+
+def _row(
+    section: Section, summary: CaseSummary, status: Status, results: list[Result], usual: Mapping[str, Scalar], depth: Depth
+) -> Row:
+    leading = status is summary.status
+    checks = max((result.checks for result in results), key=lambda found: max(map(_nearness, found), default=-2.0), default=())
+    aside = [(r, why) for r, why in summary.set_aside] if leading else []
+    trials = [_trial_line(summary, r, None) for r in results] + [_trial_line(summary, r, why) for r, why in aside]
+    log, cut = _tail(next((r.log for r in results if r.log), ""), depth.log_limit(status))
+    reasons = Counter(r.reason for r in results if r.reason)
+    notes = {f"{m.metric}: {m.note}" for r in results for m in r.measurements if m.note and m.metric not in SHOWS_SPEED}
+    if not summary.time_withheld:
+        notes |= {f"{m.metric}: {m.note}" for r in results for m in r.measurements if m.note and m.metric in SHOWS_SPEED}
+    return Row(
+        id="r-" + fingerprint([summary.run_id, summary.case.key, summary.arm, str(status)])[:12],
+        summary=summary,
+        status=status,
+        n=len(results),
+        results=tuple(results),
+        axes=tuple("–" if (v := summary.axis(axis)) is None else units.fact(axis, v) for axis in section.axes),
+        check=max(checks, key=_nearness, default=None),
+        reasons=tuple((shorten(reason, SHOWN_REASON), n) for reason, n in reasons.items()),
+        commands=tuple(dict.fromkeys(r.command for r in results)),
+        trials=tuple(trials),
+        others=_others(summary) if leading and depth.full else (),
+        params=tuple((n, units.fact(n, v)) for n, v in sorted(summary.case.params.items()) if n not in section.fixed)
+        if depth.full
+        else (),
+        rates=_rates(summary) if leading and depth.full else (),
+        notes=tuple(sorted(notes)) if depth.full else (),
+        checks=checks if depth.full else tuple(check for check in checks if not check.passed),
+        conditions=_conditions(results) if depth.full else (),
+        environment_difference=_difference(results[0], usual) if results else (),
+        log=log,
+        log_cut=cut,
+        withheld=summary.time_withheld,
+    )
+
+
+def table_rows(section: Section, usual: Mapping[str, Scalar], depth: Depth) -> list[Row]:
+    """Every row of a section: panels in order, then size, then subject; a case with several statuses has one line for each."""
+    return [
+        _row(section, summary, status, [result for result in summary.counted if result.status is status], usual, depth)
+        for summary in section.in_order()
+        for status in list(summary.counts) or [summary.status]
+    ]

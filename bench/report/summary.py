@@ -1,0 +1,193 @@
+"""Gathers the trials of each case into one value with its spread: median over trial medians, range over trials, and n.
+
+A trial's value is the median of its samples, since a trial and not an iteration is the unit of evidence. Nothing here judges.
+Times of a case are withheld when any of its trials computed wrong numbers, and on an interpreter, which says nothing of speed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bench import stats
+from bench.records import Case, Json, Proof, Result, Run, Scalar, Status
+
+TIME = "time_s"
+PEAK = "peak_bytes"
+SAVED = "saved_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """One value of a case: the median over its trials with the lowest, the highest, and how many trials there were."""
+
+    median: float
+    low: float
+    high: float
+    n: int
+
+    def overlaps(self, other: Spread) -> bool:
+        """Whether the two ranges over trials touch."""
+        return self.low <= other.high and other.low <= self.high
+
+    @property
+    def relative_range(self) -> float | None:
+        """Range over median, or None with one trial or a median of zero."""
+        return (self.high - self.low) / self.median if self.n > 1 and self.median > 0 else None
+
+    def ratio_to(self, other: Spread) -> Spread | None:
+        """This over `other`: the medians' ratio, and the widest range that the extremes allow; None where `other` reaches zero."""
+        if other.low <= 0:
+            return None
+        return Spread(self.median / other.median, self.low / other.high, self.high / other.low, min(self.n, other.n))
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """The spread of trial medians; raises ValueError on none."""
+    return Spread(stats.median(values), min(values), max(values), len(values))
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSummary:
+    """All that one run says of one case (and arm)."""
+
+    case: Case
+    arm: str
+    run_id: str
+    status: Status
+    """`incorrect` if any trial was, else `ok` if any trial was, else the most frequent."""
+    counted: tuple[Result, ...]
+    """Rows of the last attempt that nobody excluded, by trial index."""
+    set_aside: tuple[tuple[Result, str], ...]
+    """Rows that no value uses, and why."""
+    values: Mapping[str, Spread]
+    """Metric to value, over the counted `ok` trials; without times where those are withheld."""
+    trial_values: Mapping[str, Mapping[str, float]]
+    """Result id to metric to median of its samples, for the same trials."""
+    time_withheld: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The subject, with the arm where there are arms."""
+        return self.case.subject_label if self.arm == "-" else f"{self.case.subject_label} [{self.arm}]"
+
+    @property
+    def counts(self) -> Mapping[Status, int]:
+        """How many counted rows ended in which status, in the order of `Status`."""
+        found = Counter(result.status for result in self.counted)
+        return {status: found[status] for status in Status if found[status]}
+
+    @property
+    def reason(self) -> str | None:
+        """The first reason of a row with this case's status."""
+        return next((r.reason for r in self.counted if r.status is self.status and r.reason), None)
+
+    @property
+    def proof(self) -> Proof | None:
+        """The proof of the case: the first that says anything, disproved before proved."""
+        found = [result.proof for result in self.counted if result.proof is not None]
+        rank = {"disproved": 0, "proved": 1, "unknown": 2, "not_declared": 3}
+        return min(found, key=lambda proof: rank.get(proof.verdict, 4), default=None)
+
+    def axis(self, name: str) -> Scalar:
+        """Value of an axis, None where this case lacks it."""
+        try:
+            return self.case.axis_value(name)
+        except KeyError:
+            return None
+
+
+def _case_status(results: Iterable[Result]) -> Status:
+    counts = Counter(result.status for result in results)
+    for decisive in (Status.INCORRECT, Status.OK):
+        if counts[decisive]:
+            return decisive
+    order = list(Status)
+    return min(counts, key=lambda status: (-counts[status], order.index(status)))
+
+
+def _withheld(case: Case, status: Status) -> str | None:
+    if status is Status.INCORRECT:
+        return "no time is shown: the numbers of a trial were wrong"
+    if case.device.endswith("-interpreter"):
+        return "no time is shown: an interpreter says nothing of speed"
+    return None
+
+
+SHOWS_SPEED = frozenset({TIME, "cycles"})
+
+
+def _summary(run_id: str, case: Case, arm: str, results: list[Result], last_attempt: int) -> CaseSummary | None:
+    counted: list[Result] = []
+    aside: list[tuple[Result, str]] = []
+    for result in sorted(results, key=lambda r: (r.trial.index, r.trial.attempt, r.id)):
+        if result.excluded_reason:
+            aside.append((result, f"excluded: {result.excluded_reason}"))
+        elif result.trial.attempt < last_attempt:
+            aside.append((result, "superseded: its block was started anew"))
+        else:
+            counted.append(result)
+    if not counted:
+        return None if not aside else CaseSummary(case, arm, run_id, _case_status(results), (), tuple(aside), {}, {})
+    status = _case_status(counted)
+    withheld = _withheld(case, status)
+    trial_values: dict[str, dict[str, float]] = {}
+    by_metric: dict[str, list[float]] = {}
+    for result in counted:
+        if result.status is not Status.OK:
+            continue
+        own = trial_values.setdefault(result.id, {})
+        for measurement in result.measurements:
+            if measurement.scope != "trial" or (withheld and measurement.metric in SHOWS_SPEED):
+                continue
+            own[measurement.metric] = stats.median(measurement.samples)
+            by_metric.setdefault(measurement.metric, []).append(own[measurement.metric])
+    values = {metric: spread(numbers) for metric, numbers in sorted(by_metric.items())}
+    return CaseSummary(case, arm, run_id, status, tuple(counted), tuple(aside), values, trial_values, withheld)
+
+
+def summarize(run: Run, results: Iterable[Result]) -> list[CaseSummary]:
+    """The cases of one run, in the suite's order of subjects; results of other runs are ignored."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    attempts: dict[str, int] = {}
+    for result in results:
+        if result.run_id != run.id:
+            continue
+        point = result.case.point_key
+        attempts[point] = max(attempts.get(point, 0), result.trial.attempt)
+        groups.setdefault((result.case.key, result.trial.arm), []).append(result)
+    found = [
+        _summary(run.id, rows[0].case, arm, rows, attempts[rows[0].case.point_key]) for (_, arm), rows in sorted(groups.items())
+    ]
+    rank = _subject_order(run)
+    return sorted(
+        (summary for summary in found if summary is not None),
+        key=lambda s: (s.case.workload, rank(s.case), s.case.subject_label, s.arm, s.case.key),
+    )
+
+
+def _mapping(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _subject_order(run: Run) -> Callable[[Case], tuple[int, ...]]:
+    """A sort key that follows the suite's lists of subjects; names that the suite does not list come last."""
+    positions = {
+        (slot, name): position
+        for slot, names in _mapping(run.suite_data.get("subjects")).items()
+        if isinstance(names, list | tuple)
+        for position, name in enumerate(names)
+        if isinstance(name, str)
+    }
+
+    def rank(case: Case) -> tuple[int, ...]:
+        return tuple(positions.get(item, len(positions)) for item in sorted(case.subject.items()))
+
+    return rank
+
+
+def is_baseline(run: Run, case: Case) -> bool:
+    """Whether the suite names this case's subject as the one to compare with."""
+    baseline = _mapping(run.suite_data.get("baseline"))
+    return bool(baseline) and all(case.subject.get(slot) == name for slot, name in baseline.items())

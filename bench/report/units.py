@@ -1,0 +1,140 @@
+"""Turns seconds, bytes and counts into text with three significant digits and a printed unit.
+
+Inside the product everything is seconds and bytes; ms and GiB begin here. Decimal prefixes are powers of ten, binary ones
+(KiB, MiB, GiB) powers of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bench.records import METRICS, Json, Scalar
+
+Ladder = Sequence[tuple[float, str]]
+
+TIME: Ladder = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+MEMORY: Ladder = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+FREQUENCY: Ladder = ((1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz"), (1.0, "Hz"))
+COUNT: Ladder = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+
+EN_DASH = "–"
+
+
+def digits(value: float) -> str:
+    """Three significant digits without an exponent: 1.20, 12.0, 120, 1234."""
+    if value == 0:
+        return "0"
+    if not 1e-3 <= abs(value) < 999.5:
+        return f"{value:.0f}" if abs(value) >= 999.5 else f"{value:.2e}"
+    return f"{value:#.3g}".rstrip(".")
+
+
+def _rung(value: float, ladder: Ladder) -> tuple[float, str]:
+    # A value that rounds up to the next unit belongs there: 999.9 µs reads 1.00 ms.
+    return next((rung for rung in ladder if abs(value) >= rung[0] * 0.9995), ladder[-1])
+
+
+def scaled(value: float, ladder: Ladder) -> str:
+    """`value` in the unit of `ladder` that suits it."""
+    scale, unit = _rung(value, ladder)
+    if unit == "B" and value == int(value):
+        return f"{int(value)} B"
+    return f"{digits(value / scale)} {unit}".rstrip()
+
+
+def scaled_range(low: float, high: float, ladder: Ladder) -> str:
+    """`low` to `high` in one unit, that of `high`."""
+    scale, unit = _rung(high, ladder)
+    if unit == "B":
+        return f"{low:.0f}{EN_DASH}{high:.0f} B"
+    first, second = digits(low / scale), digits(high / scale)
+    return f"{first}{EN_DASH}{second} {unit}".rstrip() if first != second else f"{first} {unit}".rstrip()
+
+
+def seconds(value: float) -> str:
+    """Seconds as s, ms, µs or ns."""
+    return scaled(value, TIME)
+
+
+def size(value: float) -> str:
+    """Bytes as B, KiB, MiB, GiB or TiB (powers of 2)."""
+    return scaled(value, MEMORY)
+
+
+def rate(value: float, unit: str) -> str:
+    """A count per second with a decimal prefix: `1.20 Gflop/s`."""
+    scale, prefix = _rung(value, COUNT)
+    return f"{digits(value / scale)} {prefix}{unit}"
+
+
+LADDERS: dict[str, Ladder] = {"s": TIME, "byte": MEMORY, "Hz": FREQUENCY}
+
+
+def in_unit(value: float, unit: str) -> str:
+    """A number of a metric whose unit is `unit`, as `bench.records.METRICS` spells units."""
+    ladder = LADDERS.get(unit)
+    return scaled(value, ladder) if ladder else f"{digits(value)} {unit}"
+
+
+def range_in_unit(low: float, high: float, unit: str) -> str:
+    """The same for a range."""
+    ladder = LADDERS.get(unit)
+    return scaled_range(low, high, ladder) if ladder else f"{digits(low)}{EN_DASH}{digits(high)} {unit}"
+
+
+def ratio(value: float) -> str:
+    """`0.523×`."""
+    return f"{digits(value)}×"
+
+
+def percent(value: float) -> str:
+    """A share of one as a percentage with one digit below ten."""
+    return f"{value * 100:.1f} %" if abs(value) < 0.0995 else f"{value * 100:.0f} %"
+
+
+def scientific(value: float) -> str:
+    """A numerical error: two digits and an exponent."""
+    return "0" if value == 0 else f"{value:.1e}"
+
+
+_BY_SUFFIX: tuple[tuple[str, Callable[[float], str]], ...] = (
+    ("_bytes", size),
+    ("_hz", lambda value: scaled(value, FREQUENCY)),
+    ("_s", seconds),
+    ("_w", lambda value: f"{digits(value)} W"),
+    ("_j", lambda value: f"{digits(value)} J"),
+    ("_c", lambda value: f"{value:g} °C"),
+    ("_share", percent),
+)
+
+
+def fact(name: str, value: Scalar) -> str:
+    """A named fact of the environment or the conditions; the ending of its name (`_bytes`, `_s` …) says the unit."""
+    if value is None:
+        return "not known"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        last = name.rsplit(".", 2)
+        for part in reversed(last):
+            for suffix, write in _BY_SUFFIX:
+                if part.endswith(suffix):
+                    return write(float(value))
+        return str(value) if isinstance(value, int) else f"{value:.6g}"
+    return value
+
+
+def flatten(data: Json, prefix: str = "") -> list[tuple[str, Scalar]]:
+    """Nested JSON as sorted pairs of dotted name and scalar; lists of scalars become one text."""
+    if isinstance(data, dict):
+        return [pair for key in sorted(data, key=str) for pair in flatten(data[key], f"{prefix}.{key}" if prefix else str(key))]
+    if isinstance(data, list | tuple):
+        if all(item is None or isinstance(item, str | int | float) for item in data):
+            return [(prefix, ", ".join(fact(prefix, item) for item in data) if data else "none")]
+        return [pair for position, item in enumerate(data) for pair in flatten(item, f"{prefix}.{position}")]
+    return [(prefix, data)]
+
+
+def metric_unit(metric: str) -> str:
+    """The unit of a metric by name, or nothing for a name that this version does not know."""
+    return METRICS[metric].unit if metric in METRICS else ""

@@ -1,0 +1,66 @@
+"""Writes the command that a stranger types: for a whole run, and for one row of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from bench.machine import scrub
+from bench.records import Case, Scalar
+from bench.run.options import RunOptions
+
+if TYPE_CHECKING:
+    from bench.suite import Suite
+
+
+def run_command(options: RunOptions) -> str:
+    """`bench run` with everything that decides what is measured."""
+    words = [*_start(options)]
+    for text in options.filters:
+        words += ["--filter", text]
+    if options.trials is not None:
+        words += ["--trials", str(options.trials)]
+    if options.shard is not None:
+        words += ["--shard", "{}/{}".format(*options.shard)]
+    if options.budget_s is not None:
+        words += ["--budget", f"{options.budget_s:g}s"]
+    if options.seed is not None:
+        words += ["--seed", str(options.seed)]
+    return scrub(shlex.join(words))
+
+
+def case_command(case: Case, suite: Suite, options: RunOptions, *, trials: int) -> str:
+    """`bench run` with the filters that leave only this case, on the same kind of device wherever it is typed."""
+    words = _start(dataclasses.replace(options, device=case.device.removesuffix("-interpreter")))
+    for text in case_filters(case, suite):
+        words += ["--filter", text]
+    return scrub(shlex.join([*words, "--trials", str(trials)]))
+
+
+def case_filters(case: Case, suite: Suite) -> tuple[str, ...]:
+    """Filters that leave, of all cases of the suite, only this one: its subject, and its value of every axis that has several."""
+    axes = [*case.subject]
+    # A model with a varied shape is one entry of the list and several models; a batch derived from tokens follows from seq_len.
+    axes += [
+        axis for axis, values in suite.sweep.items() if len(values) > 1 or (axis == "model" and isinstance(values[0], Mapping))
+    ]
+    return tuple(f"{axis}={_filter_text(case.axis_value(axis))}" for axis in axes)
+
+
+def _filter_text(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _start(options: RunOptions) -> list[str]:
+    words = ["bench", "run", options.suite_file or "SUITE"]
+    if options.profile is not None:
+        words += ["--profile", options.profile]
+    for text in options.sets:
+        words += ["--set", text]
+    for path in options.plugins:
+        words += ["--plugin", path]
+    if options.device != "auto":
+        words += ["--device", options.device]
+    return words

@@ -1,0 +1,386 @@
+"""The only door to the worker: runs a plan, and commits every trial's row before the next one starts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import bench
+from bench.errors import HarnessError, StoreError
+from bench.machine import Device, environment, revision
+from bench.processes import adopting_orphans
+from bench.records import Environment, Result, Run, RunState, Scalar, Status, Trial, dump
+from bench.run.commands import case_command, run_command
+from bench.run.interrupt import stop_requests
+from bench.run.locks import device_lock
+from bench.run.options import RunOptions
+from bench.run.plan import Plan, refused, trial_seed
+from bench.run.preflight import PREFLIGHT
+from bench.run.ranks import Answer
+from bench.run.traces import cost_measurements
+from bench.run.worker import Measured, Worker
+
+if TYPE_CHECKING:
+    from bench.catalogue import Catalogue
+    from bench.store import Store
+    from bench.suite import Suite
+
+TrialKey = tuple[str, str, int, int]
+"""(case key, arm, index, attempt): unique within a run."""
+
+LONGEST_REASON = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a run has to say: a row that was stored, or a remark (`result` is None)."""
+
+    text: str
+    """One line, ready to be shown."""
+    done: int
+    planned: int
+    left_s: float
+    result: Result | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """How a run came out. Counts are of rows stored by this call; `before` are those that an earlier call had stored."""
+
+    run_id: str
+    state: RunState
+    planned: int
+    counts: Mapping[Status, int]
+    before: int = 0
+    duration_s: float = 0.0
+    results: tuple[Result, ...] = field(default=(), repr=False)
+
+    @property
+    def exit_code(self) -> int:
+        """0 done (a spent budget included) · 3 no row is ok · 130 interrupted."""
+        if self.state is RunState.INTERRUPTED:
+            return 130
+        return 0 if self.counts.get(Status.OK, 0) or self.before else 3
+
+
+def trial_key(trial: Trial) -> TrialKey:
+    """Its natural key within a run."""
+    return trial.case.key, trial.arm, trial.index, trial.attempt
+
+
+def utc_now() -> str:
+    """ISO 8601, UTC, with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def silent(_progress: Progress) -> None:
+    """Says nothing."""
+
+
+def execute(
+    plan: Plan,
+    suite: Suite,
+    store: Store,
+    device: Device,
+    catalogue: Catalogue,
+    options: RunOptions,
+    *,
+    progress: Callable[[Progress], None] = silent,
+    clock: Callable[[], float] = time.monotonic,
+    resumed: Run | None = None,
+    done: Collection[TrialKey] = (),
+) -> RunSummary:
+    """Measures the trials of `plan` that are not `done`, a row each, in a new run or in `resumed`.
+
+    The first Ctrl-C or TERM ends the trial in progress without a row and returns with state INTERRUPTED. Raises LockError,
+    DeviceError, StoreError (rows before it are stored; its text says how to go on) and HarnessError (the run is BROKEN then).
+
+    Args:
+        progress: told of every row and of every wait.
+        clock: seconds; what the budget is counted by.
+    """
+    from bench.store import new_id
+
+    run_id = resumed.id if resumed else new_id()
+    command = run_command(options)
+    with stop_requests() as stop, adopting_orphans():
+
+        def remark(text: str) -> None:
+            progress(Progress(text, len(done), len(plan.trials), plan.estimated_s))
+
+        lock = device_lock(device.lock_name, run_id=run_id, command=command, wait=options.wait_for_lock, waiting=remark, stop=stop)
+        with lock as held:
+            if not held:
+                return RunSummary(run_id, RunState.INTERRUPTED, len(plan.trials), {}, before=len(done))
+            new_run = None if resumed else _new_run(run_id, plan, suite, device, options, command)
+            folder = Path(tempfile.mkdtemp(prefix="stepbench-"))
+            execution = _Execution(
+                plan, suite, store, device, catalogue, options, progress, clock, run_id, frozenset(done), stop, folder
+            )
+            return execution.run(new_run)
+
+
+def _new_run(run_id: str, plan: Plan, suite: Suite, device: Device, options: RunOptions, command: str) -> Run:
+    root = Path(options.suite_file) if options.suite_file else None
+    return Run(
+        id=run_id,
+        suite=suite.name,
+        suite_file=options.suite_file,
+        suite_data=suite.to_data(),
+        options=options.to_data(),
+        question=suite.question,
+        seed=plan.seed,
+        command=command,
+        device=device.kind,
+        started_at=utc_now(),
+        state=RunState.RUNNING,
+        planned_trials=len(plan.trials),
+        revision=revision(suite.under_test, plugins=[Path(path) for path in options.plugins], root=root),
+        label=options.label,
+        reason=options.reason,
+        harness_version=bench.__version__,
+        parent_run_id=options.parent_run_id,
+    )
+
+
+class _Execution:
+    """The state of one call of `execute`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        suite: Suite,
+        store: Store,
+        device: Device,
+        catalogue: Catalogue,
+        options: RunOptions,
+        progress: Callable[[Progress], None],
+        clock: Callable[[], float],
+        run_id: str,
+        done: frozenset[TrialKey],
+        stop: Callable[[], bool],
+        folder: Path,
+    ) -> None:
+        self._plan = plan
+        self._suite = suite
+        self._store = store
+        self._device = device
+        self._options = options
+        self._progress = progress
+        self._clock = clock
+        self._run_id = run_id
+        self._done = done
+        self._stop = stop
+        self._folder = folder
+        self._worker = Worker(
+            folder, device, threads=suite.threads, plugins=options.plugins, stop=stop, notice=lambda text: self._tell(text)
+        )
+        self._blocks = [[trial for trial in block if trial_key(trial) not in done] for block in plan.blocks]
+        self._rows: list[Result] = []
+        self._guessed_s = 0.0
+        self._spent_s = 0.0
+        self._keep_folder = False
+        self._refusals = plan.refusals or refused({case.key: case for case in plan.cases}, catalogue)
+        self._commands: dict[str, str] = {}
+        self._environments: dict[str, Environment] = {}
+        self._runtimes: dict[str, Mapping[str, Scalar]] = {}
+        self._latest_runtime: Mapping[str, Scalar] = {}
+
+    def run(self, new_run: Run | None) -> RunSummary:
+        """All blocks, to the end, the budget or a signal. The run is stored once its server stands: no run without a torch."""
+        began = self._clock()
+        state = RunState.BROKEN
+        stored = new_run is None
+        try:
+            self._start()
+            if new_run is not None:
+                self._store.add_run(new_run)
+                stored = True
+            else:
+                self._store.finish_run(self._run_id, RunState.RUNNING, None)
+            state = self._all_blocks(began)
+        except HarnessError as error:
+            self._keep_folder = True
+            raise HarnessError(
+                f"{error}\nThe run's files are kept in {self._folder}; bench run --resume {self._run_id} goes on"
+            ) from error
+        except KeyboardInterrupt:
+            state = RunState.INTERRUPTED
+            raise
+        finally:
+            self._worker.close()
+            if not self._keep_folder:
+                shutil.rmtree(self._folder, ignore_errors=True)
+            if stored:
+                self._finish(state)
+        counts = Counter(row.status for row in self._rows)
+        duration_s = self._clock() - began
+        return RunSummary(self._run_id, state, len(self._plan.trials), counts, len(self._done), duration_s, tuple(self._rows))
+
+    def _start(self) -> None:
+        """Starts the server, unless every answer is known without one."""
+        for block in self._blocks:
+            for trial in block:
+                if trial.case.key not in self._refusals:
+                    self._worker.start(trial)
+                    return
+
+    def _all_blocks(self, began: float) -> RunState:
+        for number, block in enumerate(self._blocks):
+            if not block:
+                continue
+            if self._budget_is_spent(began, block, first=not self._rows):
+                left = sum(len(rest) for rest in self._blocks[number:])
+                budget = f"the budget of {self._options.budget_s:g} s is spent"
+                self._tell(f"{budget}; {left} trials are left: bench run --resume {self._run_id}")
+                return RunState.BUDGET
+            for trial in block:
+                result = None if self._stop() else self._trial(trial)
+                if result is None:
+                    return RunState.INTERRUPTED
+                self._commit(result)
+        return RunState.FINISHED
+
+    def _budget_is_spent(self, began: float, block: list[Trial], *, first: bool) -> bool:
+        if self._options.budget_s is None:
+            return False
+        spent_s = self._clock() - began
+        # The first block always runs: a budget below its length would otherwise never measure anything.
+        return not first and spent_s + self._seconds_left([block]) > self._options.budget_s
+
+    def _trial(self, trial: Trial) -> Result | None:
+        seed = trial_seed(self._plan.seed, trial)
+        started_at = utc_now()
+        refusal = self._refusals.get(trial.case.key)
+        if refusal is not None:
+            return self._result(trial, seed, started_at, Measured(Answer(refusal, None, ()), None, {}, "", 0.0))
+        measured = self._worker.measure(trial, self._plan.protocol, seed)
+        return None if measured is None else self._result(trial, seed, started_at, measured)
+
+    def _result(self, trial: Trial, seed: int, started_at: str, measured: Measured) -> Result:
+        from bench.store import new_id
+
+        reply = measured.answer.reply
+        measurements = reply.measurements
+        if reply.status is Status.INCORRECT:
+            measurements = ()  # wrong numbers have no time; the worker gives none, and this is the last door
+        if measured.outcome is not None:
+            measurements += cost_measurements(
+                measured.answer.phases, requested=measured.outcome.requested, ended=measured.outcome.ended, already=measurements
+            )
+        log = measured.log
+        if reply.traceback and reply.traceback not in log:
+            log = f"{log.rstrip()}\n{reply.traceback}".lstrip()
+        return Result(
+            id=new_id(),
+            run_id=self._run_id,
+            trial=trial,
+            status=reply.status,
+            reason=None if reply.reason is None else _cut(reply.reason),
+            environment=self._environment(trial, reply.runtime),
+            started_at=started_at,
+            duration_s=measured.duration_s,
+            seed=seed,
+            command=self._command(trial),
+            error_type=reply.error_type,
+            phase=reply.phase,
+            rank=measured.answer.rank,
+            measurements=measurements,
+            checks=reply.checks,
+            proof=reply.proof,
+            cost=reply.cost,
+            conditions={**measured.conditions, **reply.conditions},
+            log=log,
+            harness_version=bench.__version__,
+        )
+
+    def _environment(self, trial: Trial, runtime: Mapping[str, Scalar]) -> Environment:
+        """A row without the worker's answer gets what the worker said of the same subject, or of any: it is the same machine."""
+        subject = trial.case.subject_label
+        if runtime:
+            self._runtimes[subject] = self._latest_runtime = runtime
+        runtime = runtime or self._runtimes.get(subject, self._latest_runtime)
+        memo = json.dumps([dict(runtime), trial.case.world_size, trial.case.device], sort_keys=True)
+        if memo not in self._environments:
+            self._environments[memo] = environment(
+                self._device,
+                threads=self._suite.threads,
+                runtime=runtime,
+                world_size=trial.case.world_size,
+                under_test=self._suite.under_test,
+                variables=self._worker.variables(trial),
+            )
+        return self._environments[memo]
+
+    def _command(self, trial: Trial) -> str:
+        key = trial.case.key
+        if key not in self._commands:
+            trials = self._plan.protocol.trials
+            self._commands[key] = case_command(trial.case, self._suite, self._options, trials=trials)
+        return self._commands[key]
+
+    def _commit(self, result: Result) -> None:
+        try:
+            self._store.add_result(result)
+        except StoreError as error:
+            raise StoreError(self._rescue(result, error)) from error
+        self._worker.tidy()
+        self._rows.append(result)
+        if result.phase != PREFLIGHT:
+            self._spent_s += result.duration_s
+            self._guessed_s += self._plan.seconds([result.trial])
+        self._tell(describe(result), result)
+
+    def _rescue(self, result: Result, error: StoreError) -> str:
+        """Keeps the row that the database did not take; says where it is and how to go on."""
+        self._keep_folder = True
+        kept = f"The files of the trial that could not be stored are kept in {self._worker.directory}."
+        try:
+            self._worker.directory.mkdir(exist_ok=True)
+            (self._worker.directory / "result.json").write_text(json.dumps(dump(result)))
+        except OSError as second:
+            kept = f"The trial that could not be stored will be measured again ({second})."
+        done = len(self._done) + len(self._rows)
+        return f"{error}\n{done} of {len(self._plan.trials)} rows are stored. {kept}\nThen: bench run --resume {self._run_id}"
+
+    def _finish(self, state: RunState) -> None:
+        # Where the database takes nothing more, the error on its way says so already; the run stays `running` and can be resumed.
+        with contextlib.suppress(StoreError):
+            self._store.finish_run(self._run_id, state, utc_now())
+
+    def _seconds_left(self, blocks: list[list[Trial]]) -> float:
+        guess_s = sum(self._plan.seconds(block) for block in blocks)
+        pace = self._spent_s / self._guessed_s if self._guessed_s > 0 else 1.0
+        return guess_s * pace
+
+    def _tell(self, text: str, result: Result | None = None) -> None:
+        stored = {trial_key(row.trial) for row in self._rows}
+        left = [[trial for trial in block if trial_key(trial) not in stored] for block in self._blocks]
+        done = len(self._done) + len(self._rows)
+        self._progress(Progress(text, done, len(self._plan.trials), self._seconds_left(left), result))
+
+
+def describe(result: Result) -> str:
+    """A row in one line: what, and how it came out."""
+    case = result.case
+    words = [case.workload, case.subject_label, str(case.pass_), case.dtype]
+    words += [f"{name}={value}" for name, value in case.params.items() if name in ("model", "seq_len", "batch")]
+    answer = str(result.status) if result.reason is None else f"{result.status}: {result.reason.splitlines()[0]}"
+    return f"{' '.join(words)} #{result.trial.index}: {answer}"
+
+
+def _cut(reason: str) -> str:
+    return (
+        reason
+        if len(reason) <= LONGEST_REASON
+        else f"{reason[:LONGEST_REASON]} [... {len(reason) - LONGEST_REASON} characters more]"
+    )

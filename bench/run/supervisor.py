@@ -1,0 +1,65 @@
+"""Watches one trial from its request to its end: time-out, size of its log, death of the server, Ctrl-C."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from bench.run.forkserver import Ended, ForkServer
+from bench.run.oom import oom_kills
+from bench.run.traces import LOG_LIMIT_BYTES, log_bytes
+
+_LOOK_EVERY_S = 0.1
+_GRACE_S = 1.0
+"""Between TERM and KILL: time for a launcher to end its ranks."""
+
+
+class End(StrEnum):
+    """Why a trial's process ended."""
+
+    BY_ITSELF = "by_itself"
+    TIMEOUT = "timeout"
+    FLOOD = "flood"
+    INTERRUPT = "interrupt"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a trial's process. `requested` and `ended` are moments of the monotonic clock."""
+
+    end: End
+    ended_as: Ended
+    requested: float
+    ended: float
+    oom_killed: bool = False
+    """The kernel killed some process for memory meanwhile."""
+
+
+def watch(server: ForkServer, directory: Path, *, world_size: int, timeout_s: float, stop: Callable[[], bool]) -> Outcome:
+    """Starts the trial of `directory` and returns when nothing of it lives. `stop` is asked ten times a second.
+
+    Raises ServerDied where the server ends meanwhile; all processes of the trial are ended then, too.
+    """
+    kills_before = oom_kills()
+    requested = time.monotonic()
+    server.begin(directory, world_size)
+    end = End.BY_ITSELF
+    while True:
+        left_s = requested + timeout_s - time.monotonic()
+        ended_as = server.wait(min(_LOOK_EVERY_S, max(0.0, left_s)))
+        if ended_as is not None:
+            break
+        if stop():
+            end = End.INTERRUPT
+        elif left_s <= 0:
+            end = End.TIMEOUT
+        elif log_bytes(directory) > LOG_LIMIT_BYTES:
+            end = End.FLOOD
+        if end is not End.BY_ITSELF:
+            ended_as = server.end_trial(_GRACE_S)
+            break
+    ended = time.monotonic()
+    return Outcome(end, ended_as, requested, ended, oom_killed=oom_kills() > kills_before)

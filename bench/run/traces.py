@@ -1,0 +1,162 @@
+"""Reads what a trial left in its directory: phases, replies, the launcher's account, and the log as it is stored.
+
+A trial's directory is written by another process, which may have died in the middle of a line: everything here takes what is whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.errors import HarnessError
+from bench.machine import scrub
+from bench.records import METRICS, Json, Measurement, Reply, load
+
+LOG_LIMIT_BYTES = 32 * 2**20
+"""A trial that writes more is ended."""
+_LOG_HEAD_BYTES = 16 * 2**10
+_LOG_TAIL_BYTES = 48 * 2**10
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A phase and the moment when it began, in seconds of the monotonic clock."""
+
+    name: str
+    t: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankFailure:
+    """A rank that the launcher saw fail. A negative code names the signal."""
+
+    rank: int
+    returncode: int
+
+
+def read_phases(directory: Path, rank: int | None = None) -> tuple[Phase, ...]:
+    """The phases that were reached, in order; a last line cut short is left out."""
+    path = directory / ("phases.jsonl" if rank is None else f"phases.{rank}.jsonl")
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return ()
+    entries = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return tuple(Phase(str(entry["phase"]), float(entry["t"])) for entry in entries)
+
+
+def read_reply(directory: Path, rank: int | None = None) -> Reply | None:
+    """The reply, or None where the trial died before it. Raises HarnessError on one that does not fit the record."""
+    path = directory / ("reply.json" if rank is None else f"reply.{rank}.json")
+    try:
+        return load(Reply, _clean_strings(json.loads(path.read_bytes())))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise HarnessError(f"{path} is not a reply: {error}") from error
+
+
+def _clean_strings(data: Json) -> Json:
+    """Every text in it fit to be stored: messages of libraries may hold a secret, a NUL, or half a character."""
+    if isinstance(data, str):
+        return _clean(data.encode(errors="replace"))
+    if isinstance(data, list):
+        return [_clean_strings(item) for item in data]
+    if isinstance(data, dict):
+        return {_clean(key.encode(errors="replace")): _clean_strings(value) for key, value in data.items()}
+    return data
+
+
+def read_failures(directory: Path) -> tuple[RankFailure, ...]:
+    """The ranks that failed, the first first."""
+    try:
+        data = json.loads((directory / "launch.json").read_text())
+    except FileNotFoundError:
+        return ()
+    return tuple(RankFailure(int(entry["rank"]), int(entry["returncode"])) for entry in data["failures"])
+
+
+def read_harness_error(directory: Path) -> str | None:
+    """The traceback of our own failure in the trial's process, or None."""
+    try:
+        return (directory / "harness_error").read_text()
+    except FileNotFoundError:
+        return None
+
+
+def log_bytes(directory: Path) -> int:
+    """The log's size now."""
+    try:
+        return (directory / "log").stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def stored_log(directory: Path) -> str:
+    """The log as it is stored: first 16 KiB and last 48 KiB, valid UTF-8, without NULs and without secrets."""
+    try:
+        with (directory / "log").open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            if size <= _LOG_HEAD_BYTES + _LOG_TAIL_BYTES:
+                data = file.read()
+                return _clean(data)
+            head = file.read(_LOG_HEAD_BYTES)
+            file.seek(size - _LOG_TAIL_BYTES)
+            tail = file.read(_LOG_TAIL_BYTES)
+    except FileNotFoundError:
+        return ""
+    # At line ends where there are any, so that no secret is cut in two and so missed.
+    head = head[: head.rfind(b"\n") + 1] or head
+    tail = tail[tail.find(b"\n") + 1 :] or tail
+    cut = size - len(head) - len(tail)
+    return f"{_clean(head)}\n[... {cut} bytes left out ...]\n{_clean(tail)}"
+
+
+def _clean(data: bytes) -> str:
+    return scrub(data.decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}"))
+
+
+def spans(phases: Sequence[Phase], ended: float) -> dict[str, float]:
+    """Seconds spent in each phase: from its beginning to that of the next one (the last: to `ended`). Repeated phases add up."""
+    durations: dict[str, float] = {}
+    for phase, following in zip(phases, [*(phase.t for phase in phases[1:]), ended], strict=True):
+        durations[phase.name] = durations.get(phase.name, 0.0) + max(0.0, following - phase.t)
+    return durations
+
+
+_PHASES_OF: dict[str, tuple[str, ...]] = {
+    "import_s": ("handover", "import"),
+    "device_init_s": ("device_init",),
+    "inputs_s": ("inputs",),
+    "build_s": ("build",),
+    "check_s": ("check", "measured_check"),
+    "warmup_s": ("warmup",),
+    "sampling_s": ("sampling",),
+    "memory_s": ("memory", "saved"),
+    "proof_s": ("proof",),
+}
+
+
+def cost_measurements(
+    phases: Sequence[Phase], *, requested: float, ended: float, already: Sequence[Measurement]
+) -> tuple[Measurement, ...]:
+    """What the trial cost by phase, as measurements; those that the worker gave itself are kept and not repeated.
+
+    `requested` and `ended` are the parent's moments on the same monotonic clock. overhead_s is the whole less what the subject
+    itself needs: device_init_s, import_s, build_s, compile_*_s, warmup_s and sampling_s.
+    """
+    if not phases:
+        return ()
+    durations = spans(phases, ended)
+    values = {"fork_s": max(0.0, phases[0].t - requested)}
+    for metric, names in _PHASES_OF.items():
+        if any(name in durations for name in names):
+            values[metric] = sum(durations.get(name, 0.0) for name in names)
+    given = {m.metric: m.samples[0] for m in already if m.scope == "trial"}
+    known = {**values, **given}
+    subjects = ("device_init_s", "import_s", "build_s", "compile_cold_s", "compile_warm_s", "warmup_s", "sampling_s")
+    values["overhead_s"] = max(0.0, ended - requested - sum(known.get(name, 0.0) for name in subjects))
+    return tuple(Measurement(name, METRICS[name].unit, (value,)) for name, value in values.items() if name not in given)

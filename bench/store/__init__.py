@@ -1,0 +1,10 @@
+"""Where results live: models, migrations, queries, export and import. Imported inside functions only, since it brings SQLAlchemy along."""
+
+from bench.store.database import Store
+from bench.store.exchange import ExportReport, ImportReport
+from bench.store.ids import new_id
+from bench.store.queries import Done
+from bench.store.schema import Upgrade, upgrade
+from bench.store.summary import summary_rows, write_summary
+
+__all__ = ["Done", "ExportReport", "ImportReport", "Store", "Upgrade", "new_id", "summary_rows", "upgrade", "write_summary"]

@@ -1,0 +1,249 @@
+"""The door to the results: one open database, in the words of the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO, Self
+
+from sqlalchemy import ColumnElement, Connection
+from sqlalchemy.exc import IntegrityError
+
+from bench.errors import SelectionError, StoreError
+from bench.records import Result, Run, RunState
+from bench.store import queries, schema, writes
+from bench.store.engine import BUSY_TIMEOUT_S, Engines, connect
+from bench.store.failures import told
+from bench.store.location import Location, locate
+from bench.store.models import ResultRow, RunRow
+from bench.store.queries import Done
+from bench.store.writes import TrialKey
+
+if TYPE_CHECKING:
+    from bench.store.exchange import ExportReport, ImportReport
+
+
+class Store:
+    """A results database. A context manager; every method is one transaction, so what returned is on the disk.
+
+    All methods raise StoreError where the disk, permissions, a lock or a server stand in the way; rows that were committed stay.
+    """
+
+    def __init__(self, location: Location, engines: Engines, *, read_only: bool) -> None:
+        self.location = location
+        self.notices: list[str] = list(engines.notices)
+        self._engines = engines
+        self._read_only = read_only
+        self._known: set[str] = set()
+        self._shared = queries.Shared()
+
+    @classmethod
+    def open(
+        cls, url: str | Path, *, create: bool = True, read_only: bool = False, busy_timeout_s: float = BUSY_TIMEOUT_S
+    ) -> Store:
+        """Opens a path, an SQLite URL or a PostgreSQL URL; a missing database is made, with its folder, unless `create` is False.
+
+        `read_only` never creates or changes anything. A database of an older schema is refused: `upgrade` changes it.
+        """
+        location = locate(url)
+        with told(location):
+            if location.path is not None:
+                _prepare_file(location.path, create=create and not read_only)
+            engines = connect(location, read_only=read_only, busy_timeout_s=busy_timeout_s)
+            try:
+                with engines.reader.connect() as connection:
+                    revision = schema.found_revision(connection, location.shown)
+                if revision is None and create and not read_only:
+                    with engines.writer.begin() as connection:
+                        schema.create(connection, location.shown)
+                    with engines.reader.connect() as connection:
+                        revision = schema.found_revision(connection, location.shown)
+                schema.require_current(location, revision)
+            except BaseException:
+                engines.writer.dispose()
+                raise
+        return cls(location, engines, read_only=read_only)
+
+    def close(self) -> None:
+        """Gives the connections back. SQLite's log is merged into the file by the last process that closes it."""
+        self._engines.writer.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    # --- writing -----------------------------------------------------------------------------------------------------------------
+
+    def add_run(self, run: Run) -> None:
+        """Raises ValueError where the id is taken."""
+        with self._writing() as connection:
+            writes.insert_run(connection, run)
+
+    def finish_run(self, run_id: str, state: RunState, finished_at: str | None) -> None:
+        """Sets how far a run came. `finished_at` is UTC in ISO 8601, None when a run is taken up again.
+
+        Raises SelectionError for an unknown run.
+        """
+        with self._writing() as connection:
+            if not writes.finish_run(connection, run_id, state, finished_at):
+                raise SelectionError(f"no run {run_id}")
+
+    def add_result(self, result: Result) -> bool:
+        """Stores a result whole, or not at all; when this returns it is on the disk.
+
+        False where its trial (run, case, arm, index, attempt) has a row already, whatever that row holds: the first stays, because
+        two processes may resume one run. Raises ValueError for a record that cannot be stored (NaN, an unknown run, an id of another
+        trial).
+        """
+        case_key = result.case.key
+        try:
+            with self._writing() as connection:
+                if writes.taken(connection, result, case_key):
+                    return False
+                _require_runs(connection, {result.run_id})
+                added = writes.insert_results(connection, [result], self._known)
+        except IntegrityError:
+            # On a server another process may have stored this very trial since we looked.
+            with self._reading() as connection:
+                if writes.taken(connection, result, case_key):
+                    return False
+            raise
+        self._known |= added
+        return True
+
+    def add_results(self, results: Iterable[Result]) -> int:
+        """Stores many results in one transaction, all or none, and returns how many were new. Rules as for `add_result`."""
+        done: dict[str, set[TrialKey]] = {}
+        added: set[str] = set()
+        count = 0
+        with self.ingesting() as connection:
+            for chunk in queries.chunks(results):
+                unseen = {result.run_id for result in chunk} - done.keys()
+                _require_runs(connection, unseen)
+                done.update({run_id: set(queries.load_done(connection, run_id)) for run_id in unseen})
+                new = []
+                for result in chunk:
+                    trial = result.trial
+                    key = (trial.case.key, trial.arm, trial.index, trial.attempt)
+                    if key not in done[result.run_id]:
+                        done[result.run_id].add(key)
+                        new.append(result)
+                added |= writes.insert_results(connection, new, self._known | added)
+                count += len(new)
+        self._known |= added
+        return count
+
+    def exclude(self, result_id: str, reason: str) -> None:
+        """Keeps a result out of what is judged. The row stays, and so does the first reason.
+
+        Raises SelectionError for an unknown result.
+        """
+        if not reason:
+            raise ValueError("an exclusion needs a reason")
+        with self._writing() as connection:
+            if not writes.exclude(connection, result_id, reason):
+                raise SelectionError(f"no result {result_id}")
+
+    # --- reading -----------------------------------------------------------------------------------------------------------------
+
+    def find_run(self, text: str) -> Run:
+        """The run with this full id, unique prefix of an id, or label; or the `latest`. Raises SelectionError for none or several."""
+        with self._reading() as connection:
+            return queries.find_run(connection, text)
+
+    def runs(self, *, suite: str | None = None) -> list[Run]:
+        """Runs, newest first."""
+        with self._reading() as connection:
+            return queries.load_runs(connection, None if suite is None else RunRow.suite == suite)
+
+    def find_result(self, text: str) -> Result:
+        """The result with this full id or unique prefix, excluded or not. Raises SelectionError for none or several."""
+        with self._reading() as connection:
+            result_id = queries.find_result_id(connection, text)
+            return queries.load_results(connection, self._shared, ResultRow.id == result_id)[0]
+
+    def results(self, run_ids: Sequence[str], *, include_excluded: bool = False) -> list[Result]:
+        """Results of some runs, run by run as given, in the order in which their trials were planned."""
+        wanted = list(dict.fromkeys(run_ids))
+        found: list[Result] = []
+        with self._reading() as connection:
+            for chunk in queries.chunks(wanted):
+                condition: ColumnElement[bool] = ResultRow.run_id.in_(chunk)
+                if not include_excluded:
+                    condition &= ResultRow.excluded_reason.is_(None)
+                found += queries.load_results(connection, self._shared, condition)
+        place = {run_id: number for number, run_id in enumerate(wanted)}
+        return sorted(found, key=lambda result: place[result.run_id])
+
+    def done(self, run_id: str) -> dict[TrialKey, Done]:
+        """The trials of a run that have a row, by (case key, arm, index, attempt); excluded ones too."""
+        with self._reading() as connection:
+            return queries.load_done(connection, run_id)
+
+    # --- exchange and check ------------------------------------------------------------------------------------------------------
+
+    def export_jsonl(self, out: BinaryIO | Path, run_ids: Sequence[str] | None = None) -> ExportReport:
+        """Writes runs with their results as JSON Lines; see bench.store.exchange. A path that ends in `.gz` is compressed."""
+        from bench.store.exchange import export_jsonl
+
+        return export_jsonl(self, out, run_ids)
+
+    def import_jsonl(self, path: Path) -> ImportReport:
+        """Reads what `export_jsonl` wrote, all or nothing; a second time adds nothing. Raises StoreError naming the line."""
+        from bench.store.exchange import import_jsonl
+
+        return import_jsonl(self, path)
+
+    def check(self) -> list[str]:
+        """What is wrong with the database, a sentence each; [] where it is sound. Reads every row."""
+        from bench.store.check import check
+
+        with self._reading() as connection:
+            return check(connection, self.location.shown)
+
+    @contextmanager
+    def ingesting(self) -> Iterator[Connection]:
+        """One transaction for many rows, with other writers kept out until it ends."""
+        with self._writing() as connection:
+            writes.lock_for_ingest(connection)
+            yield connection
+
+    # --- transactions ------------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        if self._read_only:
+            raise StoreError(f"database {self.location.shown} was opened for reading only")
+        with told(self.location), self._engines.writer.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with told(self.location), self._engines.reader.connect() as connection:
+            yield connection
+
+
+def _require_runs(connection: Connection, run_ids: set[str]) -> None:
+    missing = run_ids - queries.known_runs(connection, run_ids)
+    if missing:
+        raise ValueError(f"results of a run that is not stored: {', '.join(sorted(missing))}")
+
+
+def _prepare_file(path: Path, *, create: bool) -> None:
+    """Makes the folder of a new database. Raises StoreError where there can be none."""
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder: give the path of a file, such as {path / 'bench.db'}")
+    if path.exists():
+        return
+    if not create:
+        raise StoreError(f"no database at {path}. `bench run` makes one, `bench db import` reads published results into one")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"the folder {path.parent} for the database cannot be made: {error.strerror}. Give another file with --db"
+        ) from error

@@ -1,0 +1,197 @@
+"""Rows out of the tables as records, with few queries however many rows there are."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, false, func, literal, select
+
+from bench.errors import SelectionError
+from bench.records import Case, Environment, Result, Run, Status
+from bench.store import rows
+from bench.store.models import (
+    Base,
+    CaseParamRow,
+    CaseRow,
+    CheckRow,
+    EnvironmentItemRow,
+    FreeText,
+    LogRow,
+    MeasurementRow,
+    ResultRow,
+    RevisionItemRow,
+    RunRow,
+    SampleRow,
+    SubjectRow,
+)
+from bench.store.writes import TrialKey
+
+_CHUNK = 500
+"""Values of one IN list: far below what SQLite and PostgreSQL allow."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A trial that has a row."""
+
+    result_id: str
+    status: Status
+    block: int
+    excluded_reason: str | None
+
+
+@dataclass(slots=True)
+class Shared:
+    """What many results share, read once. Cases and environments never change, so nothing here grows old."""
+
+    cases: dict[str, Case] = field(default_factory=dict)
+    environments: dict[str, Environment] = field(default_factory=dict)
+
+
+def chunks(values: Iterable[T]) -> Iterator[list[T]]:
+    iterator = iter(values)
+    while chunk := list(itertools.islice(iterator, _CHUNK)):
+        yield chunk
+
+
+def load_runs(connection: Connection, condition: ColumnElement[bool] | None = None) -> list[Run]:
+    """Runs, newest first."""
+    statement = select(RunRow.__table__)
+    items = select(RevisionItemRow.__table__).order_by(RevisionItemRow.run_id, RevisionItemRow.ordinal)
+    if condition is not None:
+        statement = statement.where(condition)
+        items = items.join(RunRow, RunRow.id == RevisionItemRow.run_id).where(condition)
+    revision = _grouped(connection, items, "run_id")
+    found = [rows.run_record(row, revision.get(row.id, ())) for row in connection.execute(statement)]
+    # Sorted here, since databases differ in how they order text.
+    return sorted(found, key=lambda run: (run.started_at, run.id), reverse=True)
+
+
+def load_results(connection: Connection, shared: Shared, condition: ColumnElement[bool]) -> list[Result]:
+    """All results for which `condition` (over `ResultRow`) holds, in the order in which they were planned within each run."""
+    found = connection.execute(select(ResultRow.__table__).where(condition)).all()
+    load_cases(connection, shared, {row.case_key for row in found})
+    load_environments(connection, shared, {row.environment_id for row in found})
+    blobs = {(row.result_id, row.metric, row.scope): row for row in connection.execute(_children(SampleRow, condition))}
+    measured = _grouped(connection, _children(MeasurementRow, condition).order_by(MeasurementRow.ordinal), "result_id")
+    checked = _grouped(connection, _children(CheckRow, condition).order_by(CheckRow.ordinal), "result_id")
+    logs = {row.result_id: rows.unpack_log(row.encoding, row.data) for row in connection.execute(_children(LogRow, condition))}
+    results = [
+        rows.result_record(
+            row,
+            shared.cases[row.case_key],
+            shared.environments[row.environment_id],
+            tuple(rows.measurement_record(m, blobs.get((m.result_id, m.metric, m.scope))) for m in measured.get(row.id, ())),
+            tuple(rows.check_record(check) for check in checked.get(row.id, ())),
+            logs.get(row.id, ""),
+        )
+        for row in found
+    ]
+    return sorted(results, key=lambda r: (r.run_id, r.trial.block, r.trial.attempt, r.trial.position, r.id))
+
+
+def known_runs(connection: Connection, run_ids: Iterable[str]) -> set[str]:
+    """Those of `run_ids` that are stored."""
+    return {
+        found for chunk in chunks(run_ids) for found in connection.execute(select(RunRow.id).where(RunRow.id.in_(chunk))).scalars()
+    }
+
+
+def load_done(connection: Connection, run_id: str) -> dict[TrialKey, Done]:
+    r = ResultRow
+    statement = select(r.id, r.case_key, r.arm, r.trial_index, r.attempt, r.status, r.block, r.excluded_reason).where(
+        r.run_id == run_id
+    )
+    return {
+        (row.case_key, row.arm, row.trial_index, row.attempt): Done(row.id, Status(row.status), row.block, row.excluded_reason)
+        for row in connection.execute(statement)
+    }
+
+
+def find_run(connection: Connection, text: str) -> Run:
+    """By full id, `latest`, label, or unique prefix of an id, tried in this order. Raises SelectionError."""
+    if text == "latest":
+        newest = select(RunRow.id).order_by(RunRow.started_at.desc(), RunRow.id.desc()).limit(1)
+        latest = connection.execute(newest).scalar()
+        if latest is None:
+            raise SelectionError("the database holds no run yet. `bench run` makes one")
+        return load_runs(connection, RunRow.id == latest)[0]
+    exact = load_runs(connection, RunRow.id == _asked(text))
+    if exact:
+        return exact[0]
+    found = load_runs(connection, RunRow.label == text) or load_runs(connection, _starts_with(RunRow.id, text))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise SelectionError(f"no run has the id or label {_short(text)!r}. `bench show` lists what there is")
+    shown = ", ".join(f"{run.id} ({run.started_at})" for run in found[:5])
+    raise SelectionError(
+        f"{len(found)} runs answer to {_short(text)!r}: {shown}{' ...' if len(found) > 5 else ''}. Give the id of one"
+    )
+
+
+def find_result_id(connection: Connection, text: str) -> str:
+    """By full id or unique prefix. Raises SelectionError."""
+    exact = connection.execute(select(ResultRow.id).where(ResultRow.id == _asked(text))).scalar()
+    if exact is not None:
+        return exact
+    found = (
+        connection.execute(select(ResultRow.id).where(_starts_with(ResultRow.id, text)).order_by(ResultRow.id).limit(6))
+        .scalars()
+        .all()
+    )
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise SelectionError(f"no result has the id {_short(text)!r}")
+    more = " ..." if len(found) > 5 else ""
+    raise SelectionError(f"several results answer to {_short(text)!r}: {', '.join(found[:5])}{more}. Give more of the id")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _asked(text: str) -> ColumnElement[str]:
+    """What a user typed, which may hold anything."""
+    return literal(text, FreeText())
+
+
+def _starts_with(column: Any, prefix: str) -> ColumnElement[bool]:
+    # Not LIKE: a user's % or _ is a letter here, and SQLite's LIKE ignores case.
+    return false() if not prefix else func.substr(column, 1, len(prefix)) == _asked(prefix)
+
+
+def _children(model: Any, condition: ColumnElement[bool]) -> Select[Any]:
+    return select(model.__table__).join(ResultRow, ResultRow.id == model.result_id).where(condition)
+
+
+def _grouped(connection: Connection, statement: Select[Any], by: str) -> dict[str, list[Row[Any]]]:
+    groups: dict[str, list[Row[Any]]] = {}
+    for row in connection.execute(statement):
+        groups.setdefault(getattr(row, by), []).append(row)
+    return groups
+
+
+def load_cases(connection: Connection, shared: Shared, keys: set[str]) -> None:
+    for wanted in chunks(sorted(keys - shared.cases.keys())):
+        subjects = _grouped(connection, _of(SubjectRow, SubjectRow.case_key, wanted), "case_key")
+        params = _grouped(connection, _of(CaseParamRow, CaseParamRow.case_key, wanted).order_by(CaseParamRow.ordinal), "case_key")
+        for row in connection.execute(_of(CaseRow, CaseRow.key, wanted)):
+            shared.cases[row.key] = rows.case_record(row, subjects.get(row.key, ()), params.get(row.key, ()))
+
+
+def load_environments(connection: Connection, shared: Shared, ids: set[str]) -> None:
+    for wanted in chunks(sorted(ids - shared.environments.keys())):
+        items = _grouped(connection, _of(EnvironmentItemRow, EnvironmentItemRow.environment_id, wanted), "environment_id")
+        for environment_id in wanted:
+            shared.environments[environment_id] = rows.environment_record(items.get(environment_id, ()))
+
+
+def _of(model: type[Base], column: Any, values: Sequence[str]) -> Select[Any]:
+    return select(model.__table__).where(column.in_(values))

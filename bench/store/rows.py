@@ -1,0 +1,378 @@
+"""Records to rows and back, without a database: what is read equals what was stored."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import zlib
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bench import stats
+from bench.records import (
+    Case,
+    Check,
+    Cost,
+    Environment,
+    Json,
+    Measurement,
+    Pass,
+    Proof,
+    Result,
+    RevisionItem,
+    Run,
+    RunState,
+    Scalar,
+    Status,
+    Trial,
+    canonical_json,
+    fingerprint,
+)
+
+Row = dict[str, Any]
+
+SAMPLE_ENCODING = "float64-zlib"
+LOG_ENCODING = "utf8-zlib"
+
+_ZLIB_LEVEL = 1
+"""Timings hardly compress, and an import of a whole night must not wait for zlib."""
+
+
+def ordered_json(data: Json) -> str:
+    """JSON that keeps the order of keys. Raises ValueError on NaN and infinities."""
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def pack_samples(samples: Sequence[float]) -> bytes:
+    """Little-endian float64, compressed."""
+    numbers = array("d", samples)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return zlib.compress(numbers.tobytes(), _ZLIB_LEVEL)
+
+
+def unpack_samples(encoding: str, data: bytes) -> tuple[float, ...]:
+    """The samples of a blob; raises ValueError where it does not decode."""
+    if encoding != SAMPLE_ENCODING:
+        raise ValueError(f"samples in the unknown encoding {encoding!r}")
+    numbers = array("d")
+    try:
+        numbers.frombytes(zlib.decompress(data))
+    except zlib.error as error:
+        raise ValueError(f"samples do not decompress: {error}") from error
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return tuple(numbers)
+
+
+def unpack_log(encoding: str, data: bytes) -> str:
+    """The text of a log; raises ValueError where it does not decode."""
+    if encoding != LOG_ENCODING:
+        raise ValueError(f"a log in the unknown encoding {encoding!r}")
+    try:
+        return zlib.decompress(data).decode()
+    except zlib.error as error:
+        raise ValueError(f"a log does not decompress: {error}") from error
+
+
+# --- records to rows -------------------------------------------------------------------------------------------------------------
+
+
+def run_row(run: Run) -> Row:
+    return {
+        "id": run.id,
+        "suite": run.suite,
+        "suite_file": run.suite_file,
+        "suite_data": ordered_json(dict(run.suite_data)),
+        "options": ordered_json(dict(run.options)),
+        "question": run.question,
+        "seed": _whole("seed", run.seed),
+        "command": run.command,
+        "device": run.device,
+        "started_at": run.started_at,
+        "state": run.state.value,
+        "planned_trials": _whole("planned_trials", run.planned_trials),
+        "label": run.label,
+        "finished_at": run.finished_at,
+        "reason": run.reason,
+        "harness_version": run.harness_version,
+        "parent_run_id": run.parent_run_id,
+    }
+
+
+def revision_rows(run: Run) -> list[Row]:
+    return [
+        {
+            "run_id": run.id,
+            "ordinal": ordinal,
+            "name": item.name,
+            "kind": item.kind,
+            "version": item.version,
+            "commit_hash": item.commit,
+            "dirty": item.dirty,
+            "diff_hash": item.diff_hash,
+        }
+        for ordinal, item in enumerate(run.revision)
+    ]
+
+
+def case_row(case: Case, key: str) -> Row:
+    return {
+        "key": key,
+        "point_key": case.point_key,
+        "workload": case.workload,
+        "workload_version": _whole("workload_version", case.workload_version),
+        "pass_": case.pass_.value,
+        "dtype": case.dtype,
+        "device": case.device,
+        "cache": case.cache,
+        "timer": case.timer,
+        "world_size": _whole("world_size", case.world_size),
+    }
+
+
+def subject_rows(case: Case, key: str) -> list[Row]:
+    return [{"case_key": key, "slot": slot, "implementation": name} for slot, name in case.subject.items()]
+
+
+def param_rows(case: Case, key: str) -> list[Row]:
+    return [
+        {"case_key": key, "name": name, "ordinal": ordinal, "value": canonical_json(value), "number": _number(value)}
+        for ordinal, (name, value) in enumerate(case.params.items())
+    ]
+
+
+def environment_row(environment: Environment) -> Row:
+    hard, soft = environment.hard_hash, environment.soft_hash
+    return {"id": fingerprint([hard, soft]), "hard_hash": hard, "soft_hash": soft}
+
+
+def environment_item_rows(environment: Environment, environment_id: str) -> list[Row]:
+    return [
+        {"environment_id": environment_id, "side": side, "name": name, "value": canonical_json(value)}
+        for side, facts in (("hard", environment.hard), ("soft", environment.soft))
+        for name, value in facts.items()
+    ]
+
+
+def result_row(result: Result, case_key: str, environment_id: str) -> Row:
+    trial, cost, proof = result.trial, result.cost or Cost(), result.proof
+    return {
+        "id": result.id,
+        "run_id": result.run_id,
+        "case_key": case_key,
+        "environment_id": environment_id,
+        "arm": trial.arm,
+        "trial_index": _whole("index", trial.index),
+        "attempt": _whole("attempt", trial.attempt),
+        "pair_index": _whole("pair_index", trial.pair_index),
+        "block": _whole("block", trial.block),
+        "position": _whole("position", trial.position),
+        "status": result.status.value,
+        "reason": result.reason,
+        "error_type": result.error_type,
+        "phase": result.phase,
+        "rank": _whole("rank", result.rank),
+        "started_at": result.started_at,
+        "duration_s": _finite("duration_s", result.duration_s),
+        "seed": _whole("seed", result.seed),
+        "method_version": _whole("method_version", result.method_version),
+        "harness_version": result.harness_version,
+        "excluded_reason": result.excluded_reason,
+        "has_cost": result.cost is not None,
+        "cost_flops": _whole("cost.flops", cost.flops),
+        "cost_bytes": _whole("cost.bytes", cost.bytes),
+        "cost_tokens": _whole("cost.tokens", cost.tokens),
+        "proof_verdict": None if proof is None else proof.verdict,
+        "proof_observed": None if proof is None else canonical_json(list(proof.observed)),
+        "proof_detail": None if proof is None else proof.detail,
+        "command": result.command,
+        "conditions": ordered_json(dict(result.conditions)),
+    }
+
+
+def measurement_row(result_id: str, ordinal: int, measurement: Measurement) -> Row:
+    return {
+        "result_id": result_id,
+        "metric": measurement.metric,
+        "scope": measurement.scope,
+        "ordinal": ordinal,
+        "unit": measurement.unit,
+        "calls_per_sample": _whole("calls_per_sample", measurement.calls_per_sample),
+        "note": measurement.note,
+        **derived(measurement.samples),
+    }
+
+
+def derived(samples: Sequence[float]) -> Row:
+    """The columns of `measurement` that follow from the samples; None where a statistic would overflow."""
+    if len(samples) == 1:
+        only = samples[0]
+        return {"n": 1, "median": only, "mean": only, "p05": only, "p95": only}
+    ordered = sorted(samples)
+    try:
+        centre = stats.mean(ordered)
+    except OverflowError:
+        centre = math.inf
+    numbers = {
+        "median": stats.median(ordered),
+        "mean": centre,
+        "p05": stats.quantile(ordered, 0.05),
+        "p95": stats.quantile(ordered, 0.95),
+    }
+    return {"n": len(samples), **{name: value if math.isfinite(value) else None for name, value in numbers.items()}}
+
+
+def sample_row(result_id: str, measurement: Measurement) -> Row:
+    return {
+        "result_id": result_id,
+        "metric": measurement.metric,
+        "scope": measurement.scope,
+        "encoding": SAMPLE_ENCODING,
+        "n": len(measurement.samples),
+        "data": pack_samples(measurement.samples),
+    }
+
+
+def check_row(result_id: str, ordinal: int, check: Check) -> Row:
+    return {
+        "result_id": result_id,
+        "ordinal": ordinal,
+        "tensor": check.tensor,
+        "at": check.at,
+        "error": _finite("error", check.error),
+        "plain_error": _finite("plain_error", check.plain_error),
+        "error_limit": _finite("limit", check.limit),
+        "passed": check.passed,
+        "detail": check.detail,
+    }
+
+
+def log_row(result_id: str, log: str) -> Row:
+    return {"result_id": result_id, "encoding": LOG_ENCODING, "data": zlib.compress(log.encode(), _ZLIB_LEVEL)}
+
+
+def _finite(name: str, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise ValueError(f"{name} is {value}, which is not stored: use None or a status")
+    return value
+
+
+def _whole(name: str, value: int | None) -> int | None:
+    if value is not None and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{name} does not fit into 64 bits")
+    return value
+
+
+def _number(value: Scalar) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+# --- rows to records -------------------------------------------------------------------------------------------------------------
+
+
+def run_record(row: Any, revision: Iterable[Any]) -> Run:
+    return Run(
+        id=row.id,
+        suite=row.suite,
+        suite_file=row.suite_file,
+        suite_data=json.loads(row.suite_data),
+        options=json.loads(row.options),
+        question=row.question,
+        seed=row.seed,
+        command=row.command,
+        device=row.device,
+        started_at=row.started_at,
+        state=RunState(row.state),
+        planned_trials=row.planned_trials,
+        revision=tuple(
+            RevisionItem(item.name, item.kind, item.version, item.commit_hash, item.dirty, item.diff_hash) for item in revision
+        ),
+        label=row.label,
+        finished_at=row.finished_at,
+        reason=row.reason,
+        harness_version=row.harness_version,
+        parent_run_id=row.parent_run_id,
+    )
+
+
+def case_record(row: Any, subject: Iterable[Any], params: Iterable[Any]) -> Case:
+    return Case(
+        workload=row.workload,
+        workload_version=row.workload_version,
+        subject={item.slot: item.implementation for item in subject},
+        pass_=Pass(row.pass_),
+        dtype=row.dtype,
+        device=row.device,
+        cache=row.cache,
+        timer=row.timer,
+        params={item.name: json.loads(item.value) for item in params},
+        world_size=row.world_size,
+    )
+
+
+def environment_record(items: Iterable[Any]) -> Environment:
+    sides: dict[str, dict[str, Scalar]] = {"hard": {}, "soft": {}}
+    for item in items:
+        sides[item.side][item.name] = json.loads(item.value)
+    return Environment(sides["hard"], sides["soft"])
+
+
+def measurement_record(row: Any, blob: Any | None) -> Measurement:
+    """Raises ValueError where the samples are missing or do not decode."""
+    if row.n == 1:
+        samples: tuple[float, ...] = (row.median,)
+    elif blob is None:
+        raise ValueError(f"result {row.result_id}: the samples of {row.metric} are missing")
+    else:
+        samples = unpack_samples(blob.encoding, blob.data)
+    return Measurement(row.metric, row.unit, samples, row.scope, row.calls_per_sample, row.note)
+
+
+def check_record(row: Any) -> Check:
+    return Check(row.tensor, row.at, row.error, row.plain_error, row.error_limit, row.passed, row.detail)
+
+
+def result_record(
+    row: Any,
+    case: Case,
+    environment: Environment,
+    measurements: tuple[Measurement, ...],
+    checks: tuple[Check, ...],
+    log: str,
+) -> Result:
+    proof = None
+    if row.proof_verdict is not None:
+        proof = Proof(row.proof_verdict, tuple(json.loads(row.proof_observed)), row.proof_detail)
+    conditions: Mapping[str, Json] = json.loads(row.conditions)
+    return Result(
+        id=row.id,
+        run_id=row.run_id,
+        trial=Trial(case, row.trial_index, row.block, row.position, row.arm, row.pair_index, row.attempt),
+        status=Status(row.status),
+        reason=row.reason,
+        environment=environment,
+        started_at=row.started_at,
+        duration_s=row.duration_s,
+        seed=row.seed,
+        command=row.command,
+        error_type=row.error_type,
+        phase=row.phase,
+        rank=row.rank,
+        measurements=measurements,
+        checks=checks,
+        proof=proof,
+        cost=Cost(row.cost_flops, row.cost_bytes, row.cost_tokens) if row.has_cost else None,
+        conditions=conditions,
+        log=log,
+        method_version=row.method_version,
+        harness_version=row.harness_version,
+        excluded_reason=row.excluded_reason,
+    )

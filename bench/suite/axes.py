@@ -1,0 +1,151 @@
+"""What an axis may hold: its name, type and limits, and the words for a value that does not fit."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from bench.catalogue import Catalogue, ModelShape, nearest
+from bench.declare import DTYPES, Param, Workload
+from bench.records import Scalar
+
+CACHES = ("warm", "cold")
+TIMERS: Mapping[str, tuple[str, ...]] = {"cpu": ("wall",), "cuda": ("events", "cuda_graph")}
+"""Kind of device to the timers that work on it, the default one first."""
+DEVICES = ("cpu", "cuda", "cpu-interpreter")
+MAX_WORLD_SIZE = 4096
+MAX_TEXT = 300
+
+_VARIED = re.compile(r"(?P<name>[^()]+)\((?P<changes>[^()]+)\)")
+
+
+class BadValue(ValueError):
+    """A value that an axis cannot hold; the text says why, `suggestion` is the nearest one that it can."""
+
+    def __init__(self, message: str, suggestion: str | None = None) -> None:
+        super().__init__(message)
+        self.suggestion = suggestion
+
+
+def shown(value: Any) -> str:
+    """A user's value in a message, short enough for one line."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def listed(words: Sequence[Any]) -> str:
+    """Known words for a message, at most twenty of them."""
+    return ", ".join(map(str, words[:20])) + (", ..." if len(words) > 20 else "") if words else "none"
+
+
+def unknown(kind: str, word: str, known: Sequence[str]) -> BadValue:
+    """The complaint about a word that is not among the known ones."""
+    return BadValue(f"unknown {kind} {shown(word)}; known: {listed(known)}", nearest(word, known))
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis of a workload's sweep."""
+
+    name: str
+    type: type[int] | type[float] | type[str] | type[bool]
+    choices: tuple[Scalar, ...] = ()
+    minimum: float | None = None
+    below: float | None = None
+    default: Scalar = None
+    required: bool = False
+    description: str = ""
+
+    def convert(self, value: Any) -> Scalar:
+        """`value` in the axis' type. Raises BadValue; a float axis takes 0, but an int axis takes neither 1.0 nor true."""
+        if self.type is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if type(value) is not self.type:
+            words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+            hint = f"; known: {listed(self.choices)}" if self.choices else ""
+            raise BadValue(f"{self.name} must be {words[self.type]}, not {shown(value)}{hint}")
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadValue(f"{self.name} must be finite")
+        if self.choices and value not in self.choices:
+            raise BadValue(f"{self.name} must be one of {listed(self.choices)}, not {shown(value)}")
+        if self.minimum is not None and value < self.minimum:
+            raise BadValue(f"{self.name} must be at least {self.minimum:g}, not {shown(value)}")
+        if self.below is not None and value >= self.below:
+            raise BadValue(f"{self.name} must be below {self.below:g}, not {shown(value)}")
+        return value
+
+    def _text(self, value: str) -> str:
+        if self.choices and value not in self.choices:
+            varied = _VARIED.fullmatch(value) if self.name == "model" else None
+            if not (varied and varied["name"] in self.choices):
+                raise unknown(self.name, value, [str(choice) for choice in self.choices])
+        if not value or len(value) > MAX_TEXT:
+            raise BadValue(f"{self.name} must have 1 to {MAX_TEXT} characters")
+        return value
+
+    def parse(self, text: str) -> Scalar:
+        """The value that a command line's `text` stands for. Raises BadValue."""
+        if self.type is str:
+            return self.convert(text)
+        try:
+            value = {"true": True, "false": False}[text.lower()] if self.type is bool else self.type(text)
+        except (ValueError, KeyError):
+            value = text
+        return self.convert(value)
+
+
+def sweep_axes(workload: Workload, catalogue: Catalogue) -> dict[str, Axis]:
+    """The axes that a suite of this workload may sweep, by name."""
+    axes = {}
+    if workload.dims:
+        names = tuple(catalogue.models)
+        axes["model"] = Axis("model", str, names, required=True, description="a named model shape, which gives the dimensions")
+    for param in workload.params:
+        axes[param.name] = _param_axis(param)
+    passes = tuple(str(pass_) for pass_ in workload.passes)
+    axes["dtype"] = Axis("dtype", str, tuple(DTYPES), required=True, description="the dtype in which it is computed")
+    axes["pass"] = Axis("pass", str, passes, required=True, description="which part of the computation is timed")
+    axes["cache"] = Axis("cache", str, CACHES, description="whether caches are flushed before each sample (CPU: warm, CUDA: cold)")
+    axes["timer"] = Axis("timer", str, tuple(t for ts in TIMERS.values() for t in ts), description="how time is taken")
+    axes["world_size"] = Axis("world_size", int, minimum=1, below=MAX_WORLD_SIZE + 1, default=1, description="number of ranks")
+    return axes
+
+
+def selection_axes(workload: Workload, catalogue: Catalogue) -> dict[str, Axis]:
+    """The axes that rules and filters may name: those of the sweep, the slots, the model's dimensions and the device."""
+    axes = sweep_axes(workload, catalogue)
+    for slot in workload.slots:
+        axes[slot] = Axis(slot, str, tuple(catalogue.implementations(slot)), description=f"the implementation in the slot {slot}")
+    for name in workload.dims:
+        axes[name] = dimension_axis(name)
+    axes["device"] = Axis("device", str, DEVICES, description="the device")
+    return axes
+
+
+def dimension_axis(name: str) -> Axis:
+    """The axis of one field of a model shape."""
+    kinds = {entry.name: str(entry.type) for entry in fields(ModelShape)}
+    kind = kinds.get(name, "int")
+    if kind == "bool":
+        return Axis(name, bool)
+    if kind == "float":
+        return Axis(name, float, minimum=0.0)
+    return Axis(name, int, minimum=1)
+
+
+def _param_axis(param: Param) -> Axis:
+    return Axis(
+        param.name,
+        param.type,
+        param.choices,
+        param.minimum,
+        param.below,
+        default=param.default,
+        required=param.default is None,
+        description=param.description,
+    )

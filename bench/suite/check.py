@@ -1,0 +1,336 @@
+"""Checks what a suite says against its form and the catalogue, and collects every mistake."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from bench.catalogue import Catalogue, ModelShape, nearest
+from bench.declare import Workload
+from bench.errors import Problem, SuiteError
+from bench.suite.axes import Axis, BadValue, dimension_axis, listed, selection_axes, shown, sweep_axes, unknown
+from bench.suite.model import ProtocolForm, Suite, SuiteForm
+from bench.suite.overlay import MAPPINGS, WHOLES
+from bench.suite.source import Key, Source, dotted
+
+OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "gt": lambda value, limit: value > limit,
+    "ge": lambda value, limit: value >= limit,
+    "lt": lambda value, limit: value < limit,
+    "le": lambda value, limit: value <= limit,
+    "ne": lambda value, other: value != other,
+    "in": lambda value, others: value in others,
+}
+"""What a rule may ask of an axis."""
+
+MAX_PROBLEMS = 50
+
+_ORDERING = ("gt", "ge", "lt", "le")
+
+_WORDS = {
+    "string_type": "must be text",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "list_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "too_short": "must not be empty",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
+    "greater_than": "must be greater than {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than": "must be less than {lt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "literal_error": "must be {expected}",
+    "value_error": "{error}",
+}
+
+
+class Checker:
+    """One pass over one source. `suite` is None where there are problems."""
+
+    def __init__(self, source: Source, catalogue: Catalogue, *, complete: bool = True) -> None:
+        """`complete` False: axes may be missing, because a profile or a setting may give them."""
+        self.source = source
+        self.catalogue = catalogue
+        self.complete = complete
+        self.problems: list[Problem] = []
+        self._said: dict[str, Any] = {key: _as_list(key, value) for key, value in source.data.items()}
+        self.suite = self._check()
+
+    def _check(self) -> Suite | None:
+        form = self._form()
+        workload = self._workload()
+        sweep, exclude = {}, []
+        if workload is not None:
+            self._subjects(workload)
+            sweep = self._sweep(workload)
+            exclude = self._exclude(workload)
+        if self.problems or form is None:
+            return None
+        return Suite(
+            schema=form.schema_version,
+            name=form.name,
+            question=form.question,
+            workload=form.workload,
+            subjects={slot: tuple(dict.fromkeys(names)) for slot, names in form.subjects.items()},
+            baseline=form.baseline,
+            under_test=tuple(form.under_test),
+            sweep=sweep,
+            exclude=tuple(exclude),
+            profiles=form.profiles,
+            protocol=form.protocol.protocol(),
+            threads=form.threads,
+            file=self.source.file,
+        )
+
+    def _add(self, key: Key, message: str, suggestion: str | None = None) -> None:
+        self.problems.append(self.source.problem(key, message, suggestion))
+
+    def _form(self) -> SuiteForm | None:
+        try:
+            return SuiteForm.model_validate(self._said)
+        except ValidationError as error:
+            for detail in error.errors(include_url=False):
+                self._form_problem(detail)
+            return None
+
+    def _form_problem(self, detail: Any) -> None:
+        key: Key = tuple(detail["loc"])
+        if detail["type"] == "missing":
+            place = self.source.place(key[:-1])
+            line = place.line if len(key) > 1 else None
+            self.problems.append(Problem("is missing", self.source.file, line, dotted(key)))
+            return
+        if detail["type"] == "extra_forbidden":
+            known = list(ProtocolForm.model_fields)
+            if len(key) == 1:
+                known = [field.alias or name for name, field in SuiteForm.model_fields.items()]
+            word = str(key[-1])
+            self._add(key, f"unknown key; known: {listed(known)}", nearest(word, known))
+            return
+        words = _WORDS.get(detail["type"])
+        message = words.format(**detail.get("ctx", {})) if words else detail["msg"][:1].lower() + detail["msg"][1:]
+        named = not isinstance(detail["input"], dict | list) and detail["type"] not in {"value_error", "string_too_long"}
+        self._add(key, f"{message}, not {shown(detail['input'])}" if named else message)
+
+    def _workload(self) -> Workload | None:
+        name = self._said.get("workload")
+        if not isinstance(name, str):
+            return None
+        workload = self.catalogue.workloads.get(name)
+        if workload is None:
+            bad = unknown("workload", name, list(self.catalogue.workloads))
+            self._add(("workload",), str(bad), bad.suggestion)
+        return workload
+
+    def _subjects(self, workload: Workload) -> None:
+        subjects = self._said.get("subjects")
+        if not isinstance(subjects, dict):
+            return
+        for slot, names in subjects.items():
+            if slot not in workload.slots:
+                bad = unknown(f"slot of {workload.name}", slot, list(workload.slots))
+                self._add(("subjects", slot), str(bad), bad.suggestion)
+                continue
+            known = self.catalogue.implementations(slot)
+            for index, name in enumerate(names if isinstance(names, list) else []):
+                if isinstance(name, str) and name and name not in known:
+                    bad = unknown("implementation", name, list(known))
+                    self._add(("subjects", slot, index), str(bad), bad.suggestion)
+        for slot in workload.slots:
+            if subjects and slot not in subjects:
+                self._add(("subjects",), f"the slot {slot} of {workload.name} has no subjects")
+        self._baseline(workload, subjects)
+
+    def _baseline(self, workload: Workload, subjects: Mapping[str, Any]) -> None:
+        baseline = self._said.get("baseline")
+        if not isinstance(baseline, dict):
+            return
+        for slot, name in baseline.items():
+            if slot not in workload.slots:
+                bad = unknown(f"slot of {workload.name}", slot, list(workload.slots))
+                self._add(("baseline", slot), str(bad), bad.suggestion)
+                continue
+            names = subjects.get(slot)
+            if isinstance(names, list) and isinstance(name, str) and name not in names:
+                valid = [word for word in names if word in self.catalogue.implementations(slot)]
+                message = f"{shown(name)} is not among the subjects ({listed(valid)}); name one of them, or no baseline"
+                self._add(("baseline", slot), message, nearest(name, valid))
+        for slot in workload.slots:
+            if slot not in baseline:
+                self._add(("baseline",), f"the slot {slot} is missing: a baseline names one implementation for each slot")
+
+    def _sweep(self, workload: Workload) -> dict[str, tuple[Any, ...]]:
+        sweep = self._said.get("sweep")
+        if not isinstance(sweep, dict):
+            return {}
+        axes = sweep_axes(workload, self.catalogue)
+        found: dict[str, tuple[Any, ...]] = {}
+        for name, said in sweep.items():
+            key: Key = ("sweep", name)
+            if name not in axes:
+                self._unknown_axis(key, name, workload, axes)
+                continue
+            values = said if isinstance(said, list) else [said]
+            if not values:
+                self._add(key, "is empty; give at least one value, or leave the axis out")
+            kept: dict[str, Any] = {}
+            for index, value in enumerate(values):
+                where = (*key, index) if isinstance(said, list) else key
+                kept.update((repr(entry), entry) for entry in self._values(where, axes[name], value, workload, axes))
+            found[name] = tuple(kept.values())
+        missing = [axis.name for axis in axes.values() if axis.required and axis.name not in sweep]
+        if missing and self.complete:
+            self._add(("sweep",), f"says nothing about {', '.join(missing)}, and {workload.name} has no default for that")
+        return found
+
+    def _unknown_axis(self, key: Key, name: str, workload: Workload, axes: Mapping[str, Axis]) -> None:
+        if name == "model":
+            self._add(key, f"{workload.name} takes no model; its axes: {listed(list(axes))}")
+            return
+        shown_key = self.source.place(key).key
+        layered = not shown_key.startswith("sweep")
+        known = [*axes, *workload.slots, *MAPPINGS, *WHOLES] if layered else list(axes)
+        bad = unknown("axis", name, list(axes))
+        self._add(key, str(bad), nearest(name, known))
+
+    def _values(self, key: Key, axis: Axis, value: Any, workload: Workload, axes: Mapping[str, Axis]) -> list[Any]:
+        """The typed values that one entry of an axis stands for; none, and a problem, where it is wrong."""
+        try:
+            if isinstance(value, dict) and axis.name == "batch" and "seq_len" in axes:
+                return self._tokens(key, value)
+            if isinstance(value, dict) and axis.name == "model":
+                return self._varied_model(key, value, workload)
+            if axis.name == "model" and isinstance(value, str) and value not in self.catalogue.models:
+                raise unknown("model", value, list(self.catalogue.models))
+            return [axis.convert(value)]
+        except BadValue as error:
+            self._add(key, str(error), error.suggestion)
+            return []
+
+    def _tokens(self, key: Key, value: Mapping[str, Any]) -> list[Any]:
+        if set(value) != {"tokens"}:
+            raise BadValue("a derived batch is written {tokens: N}; the batch is then N / seq_len")
+        tokens = value["tokens"] if isinstance(value["tokens"], list) else [value["tokens"]]
+        if not tokens:
+            raise BadValue("tokens is empty")
+        axis = Axis("tokens", int, minimum=1)
+        return [{"tokens": axis.convert(number)} for number in tokens]
+
+    def _varied_model(self, key: Key, value: Mapping[str, Any], workload: Workload) -> list[Any]:
+        name = value.get("from")
+        if not isinstance(name, str):
+            raise BadValue("a varied model is written {from: NAME, FIELD: [VALUES]}")
+        if name not in self.catalogue.models:
+            raise unknown("model", name, list(self.catalogue.models))
+        varied: dict[str, Any] = {"from": name}
+        for field, said in value.items():
+            if field == "from":
+                continue
+            if field not in workload.dims:
+                known = list(workload.dims)
+                message = f"{workload.name} does not depend on {shown(field)}; it takes {listed(known)} of a model"
+                self._add((*key, field), message, nearest(field, known))
+                continue
+            numbers = said if isinstance(said, list) else [said]
+            if not numbers:
+                self._add((*key, field), "is empty; give at least one value")
+            kept = []
+            for number in numbers:
+                try:
+                    kept.append(dimension_axis(field).convert(number))
+                except BadValue as error:
+                    self._add((*key, field), str(error))
+            varied[field] = list(dict.fromkeys(kept))
+        return [varied] if len(varied) > 1 else [name]
+
+    def _exclude(self, workload: Workload) -> list[dict[str, Any]]:
+        rules = self._said.get("exclude")
+        if not isinstance(rules, list):
+            return []
+        axes = selection_axes(workload, self.catalogue)
+        found = []
+        for index, rule in enumerate(rules):
+            key: Key = ("exclude", index)
+            if not isinstance(rule, dict):
+                continue
+            if not rule:
+                self._add(key, "an empty rule would exclude everything")
+            typed = {}
+            for name, condition in rule.items():
+                if name not in axes:
+                    bad = unknown("axis", name, list(axes))
+                    self._add((*key, name), str(bad), bad.suggestion)
+                    continue
+                with contextlib.suppress(_Reported):
+                    typed[name] = self._condition((*key, name), axes[name], condition)
+            found.append(typed)
+        return found
+
+    def _condition(self, key: Key, axis: Axis, condition: Any) -> Any:
+        if not isinstance(condition, dict):
+            return self._operand(key, axis, condition, many=isinstance(condition, list))
+        if not condition:
+            self._add(key, f"says nothing; operators: {listed(list(OPERATORS))}")
+        typed = {}
+        for operator, operand in condition.items():
+            where = (*key, operator)
+            if operator not in OPERATORS:
+                bad = unknown("operator", operator, list(OPERATORS))
+                self._add(where, str(bad), bad.suggestion)
+            elif operator in _ORDERING and axis.type in (str, bool):
+                self._add(where, f"{axis.name} has no order, so {operator} says nothing about it")
+            elif operator == "in" and not isinstance(operand, list):
+                self._add(where, "takes a list")
+            else:
+                loose = Axis(axis.name, axis.type) if operator in _ORDERING else axis
+                typed[operator] = self._operand(where, loose, operand, many=operator == "in")
+        return typed
+
+    def _operand(self, key: Key, axis: Axis, operand: Any, *, many: bool) -> Any:
+        if many and not operand:
+            self._add(key, "is empty")
+            raise _Reported
+        values = []
+        for index, value in enumerate(operand if many else [operand]):
+            try:
+                values.append(axis.convert(value))
+            except BadValue as error:
+                self._add((*key, index) if many else key, str(error), error.suggestion)
+        if not values:
+            raise _Reported
+        return values if many else values[0]
+
+
+class _Reported(Exception):
+    """A condition whose mistake is already among the problems."""
+
+
+def collected(problems: Sequence[Problem]) -> SuiteError:
+    """One error with each problem once, in the order of the file's lines; at most `MAX_PROBLEMS` of them."""
+    once = sorted(dict.fromkeys(problems), key=lambda problem: (problem.file == "--set", problem.line or 0))
+    if len(once) > MAX_PROBLEMS:
+        once = [*once[:MAX_PROBLEMS], Problem(f"and {len(once) - MAX_PROBLEMS} more", once[0].file)]
+    return SuiteError(once)
+
+
+def shape_dims(shape: ModelShape, workload: Workload) -> dict[str, Any]:
+    """The dimensions that the workload takes of a shape. Raises BadValue where the shape has none of that name."""
+    dims = shape.dims()
+    for name in workload.dims:
+        if name not in dims:
+            raise BadValue(f"{workload.name} needs {name}, which model shapes do not have")
+    return {name: dims[name] for name in workload.dims}
+
+
+def _as_list(key: str, value: Any) -> Any:
+    """Where the form takes a list, one word alone stands for a list of one."""
+    if key == "subjects" and isinstance(value, dict):
+        return {slot: [names] if isinstance(names, str) else names for slot, names in value.items()}
+    if key == "under_test" and isinstance(value, str):
+        return [value]
+    return value

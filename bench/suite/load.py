@@ -1,0 +1,74 @@
+"""From a suite file, a profile and `--set` to a valid suite, or to one error with every mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.catalogue import Catalogue, nearest
+from bench.errors import Problem, SuiteError
+from bench.suite.check import Checker, collected
+from bench.suite.model import Suite
+from bench.suite.overlay import with_profile, with_settings
+from bench.suite.source import Source, read_file
+
+
+def load_suite(path: Path, catalogue: Catalogue, *, profile: str | None = None, sets: Sequence[str] = ()) -> Suite:
+    """The suite in `path` with one profile and then each `key=value` of `sets` laid over it.
+
+    All profiles of the file are checked, whichever is chosen. Raises SuiteError with every mistake, each with its line and key.
+    """
+    path = Path(path)
+    try:
+        source = read_file(path)
+    except SuiteError as error:
+        raise _with_neighbour(error, path) from None
+    return _suite(source, catalogue, profile, sets)
+
+
+def suite_from_data(data: Mapping[str, Any], catalogue: Catalogue) -> Suite:
+    """The suite that gave `data` by `to_data`, checked again. Raises SuiteError, for one where an implementation is gone since."""
+    return _suite(Source(dict(data)), catalogue, None, ())
+
+
+def _suite(source: Source, catalogue: Catalogue, profile: str | None, sets: Sequence[str]) -> Suite:
+    if not isinstance(source.data, dict):
+        message = "is empty" if source.data is None else "must be a mapping of keys (schema, name, question, workload, ...)"
+        raise SuiteError([Problem(message, source.file)])
+    workload = source.data.get("workload")
+    found = catalogue.workloads.get(workload) if isinstance(workload, str) else None
+    slots = tuple(found.slots) if found else ()
+    problems: list[Problem] = []
+    chosen = source
+    profiles = source.data.get("profiles")
+    for name in profiles if isinstance(profiles, dict) else ():
+        layered, mistakes = with_profile(source, name, slots)
+        problems += mistakes
+        if name == profile:
+            chosen = layered
+        else:
+            problems += Checker(layered, catalogue, complete=False).problems
+    if profile is not None and chosen is source:
+        problems += with_profile(source, profile, slots)[1]
+    if sets:
+        chosen, mistakes = with_settings(chosen, sets, slots)
+        problems += mistakes
+    if chosen is not source:
+        problems += Checker(source, catalogue, complete=False).problems
+    checked = Checker(chosen, catalogue)
+    problems += checked.problems
+    if problems or checked.suite is None:
+        raise collected(problems)
+    return checked.suite
+
+
+def _with_neighbour(error: SuiteError, path: Path) -> SuiteError:
+    """Adds the name of a suite file beside a missing one, where one is nearly called so."""
+    if path.exists() or not path.parent.is_dir():
+        return error
+    near = nearest(path.name, sorted(other.name for other in path.parent.glob("*.y*ml")))
+    if near is None:
+        return error
+    first = error.problems[0]
+    return SuiteError([Problem(first.message, first.file, suggestion=str(path.with_name(near)))])

@@ -1,0 +1,270 @@
+"""Compares a subject with the workload's float64 reference, and with what plain PyTorch achieves in the same dtype.
+
+The rule is FlashAttention's own test rule, made absolute: with e the largest absolute difference to the reference in float64,
+
+    e(subject) <= 2 * e(plain PyTorch in the case's dtype) + 8 ulp(rms of the reference) + 32 eps(accumulator) * max |reference|
+
+The first term grants what the dtype costs anybody; the second keeps a lucky, exact plain result from failing everybody else.
+
+"What plain PyTorch achieves" is the larger of two errors: with the inputs as given, and with the last bit of each input flipped at
+random. The largest of many rounding errors is itself a random number, and one draw of it is a poor yardstick (torch's own flash
+kernel in bf16 failed now and then by the first alone). Flipped last bits show how much the problem itself amplifies a rounding.
+
+The third term is for fp32, where the first two are tiny. A right kernel may form other intermediates than plain PyTorch, such as the
+row sums of dO * O in a flash backward, and differ in the last bits of *them*: the gradient of q of torch's flash kernel on a CPU is
+up to 3.6 times as far off as plain PyTorch's. The accumulator is fp32, or fp64 for fp64, so for bf16 and fp16 the term is nothing,
+and in fp32 it is a hundred times below what a kernel shows that multiplies in tf32 without saying so.
+
+Twice, because each place hides errors from the other. *small*: everything, at a shape where the whole reference is cheap.
+*measured*: at the shape that was timed, a slice of the problem that can be computed alone. There the outer gradient is zero outside
+the slice, so that every gradient, also of inputs that the whole problem shares, is that of the slice alone and can be compared.
+Inputs are filled anew before, so that a subject that returns what it once computed is caught. All outputs and gradients must be
+finite.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from bench.declare import Workload, torch_dtype
+from bench.records import Check, Pass
+from bench.worker.refusals import DisagreesError
+from bench.worker.step import Step, Tensors
+from bench.worker.subject import Subject
+
+PLAIN_FACTOR = 2.0
+ULPS = 8.0
+ACCUMULATOR_EPS = 32.0
+TF32_EPS = 2.0**-10
+FLIP_SEED = 20_260_101
+
+
+def ulp(value: float, dtype: str) -> float:
+    """Spacing of numbers of a compute dtype at `value`; 0 at 0."""
+    if value == 0.0 or not math.isfinite(value):
+        return 0.0
+    eps = TF32_EPS if dtype == "tf32" else torch.finfo(torch_dtype(dtype)).eps
+    return float(eps * 2.0 ** math.floor(math.log2(abs(value))))
+
+
+def _accumulator_eps(dtype: str) -> float:
+    return float(torch.finfo(torch.float64 if dtype == "fp64" else torch.float32).eps)
+
+
+def compare(
+    name: str, at: str, dtype: str, got: torch.Tensor | None, plain: torch.Tensor, flipped: torch.Tensor, exact: torch.Tensor
+) -> Check:
+    """One tensor of the subject against float64, beside the same of plain PyTorch: as given, and with last bits flipped."""
+    plain_errors = _largest_difference(plain, exact), _largest_difference(flipped, exact)
+    plain_error = None if None in plain_errors else max(error for error in plain_errors if error is not None)
+    rms = float(exact.square().mean().sqrt()) if exact.numel() else 0.0
+    largest = float(exact.abs().max()) if exact.numel() else 0.0
+    limit = PLAIN_FACTOR * (plain_error or 0.0) + ULPS * ulp(rms, dtype) + ACCUMULATOR_EPS * _accumulator_eps(dtype) * largest
+    fault = None
+    if got is None:
+        fault = "the subject gave none"
+    elif got.shape != plain.shape:
+        fault = f"shape {tuple(got.shape)} instead of {tuple(plain.shape)}"
+    elif got.dtype != plain.dtype:
+        fault = f"{got.dtype} instead of {plain.dtype}"
+    if fault or got is None:
+        return Check(name, at, None, plain_error, limit, False, fault)
+    error = _largest_difference(got, exact)
+    if error is None:
+        return Check(name, at, None, plain_error, limit, False, "not finite")
+    detail = "plain PyTorch is not finite here" if plain_error is None else None
+    return Check(name, at, error, plain_error, limit, error <= limit, detail)
+
+
+def require(checks: list[Check]) -> None:
+    """Raises DisagreesError, with the worst in words, unless all passed."""
+    failed = [check for check in checks if not check.passed]
+    if failed:
+        raise DisagreesError("; ".join(_in_words(check) for check in failed[:3]) + (" ..." if len(failed) > 3 else ""))
+
+
+def random_like(outputs: Tensors, generator: torch.Generator) -> dict[str, torch.Tensor]:
+    """Outer gradients: normal, of the outputs' shapes and dtypes."""
+    return {
+        name: torch.randn(out.shape, generator=generator, device=generator.device).to(device=out.device, dtype=out.dtype)
+        for name, out in outputs.items()
+    }
+
+
+def small_checks(subject: Subject, spec: Any, device: str, generator: torch.Generator) -> list[Check]:
+    """The whole small problem: outputs, and all gradients where the pass has a backward; then the workload's own properties."""
+    workload, pass_ = subject.workload, subject.case.pass_
+    small = workload.small_spec(spec)
+    parameters = workload.make_parameters(small, device, generator)
+    inputs = workload.make_inputs(small, device, generator)
+    kept = _copies(inputs), _copies(parameters)
+    bound = subject.build(small, parameters)
+    track_gradients(workload, inputs, pass_)
+    outputs = bound.forward(inputs)
+    with torch.no_grad():
+        cotangents = random_like(workload.reference(small, *kept), generator)
+    step = Step(bound, inputs, cotangents, pass_)
+    alike = all(name in outputs and outputs[name].shape == cotangent.shape for name, cotangent in cotangents.items())
+    if pass_.differentiates and alike:  # otherwise there is no backward to speak of, and the comparison says why
+        step.backward(outputs, cotangents)
+    got = {**outputs, **_gradients(step)}
+    checks = _against_reference(subject, small, "small", got, *kept, cotangents)
+
+    def bind(part: Any) -> Any:
+        return subject.build(part, workload.make_parameters(part, device, generator))
+
+    return checks + workload.property_checks(spec, bind, device, generator)
+
+
+def refill(workload: Workload, spec: Any, step: Step, generator: torch.Generator) -> None:
+    """New numbers into the very tensors that were timed, one after the other from the generator's device."""
+    device = str(generator.device)
+    with torch.no_grad():
+        for fresh, old in (
+            (workload.make_inputs(spec, device, generator), step.inputs),
+            (workload.make_parameters(spec, device, generator), step.bound.parameters),
+        ):
+            for name, tensor in fresh.items():
+                old[name].copy_(tensor)
+
+
+def measured_checks(subject: Subject, spec: Any, step: Step) -> list[Check]:
+    """Finiteness of everything at the measured shape, and the slice."""
+    step.prepare()
+    outputs = step()
+    checks = [_finite(name, tensor) for name, tensor in {**outputs, **_gradients(step)}.items()]
+    part = subject.workload.slice(spec)
+    if part is None:
+        return checks
+    small, pick = part
+
+    def picked(tensors: Tensors, prefix: str = "") -> dict[str, torch.Tensor]:
+        taken = {prefix + name: pick(prefix + name, tensor) for name, tensor in tensors.items()}
+        return {name: tensor for name, tensor in taken.items() if tensor is not None}
+
+    got = picked(outputs)
+    cotangents = picked(step.cotangents)
+    if subject.case.pass_.differentiates:
+        del outputs
+        step.clear_gradients()
+        step.backward(step.bound.forward(step.inputs), _only(step.cotangents, pick))
+        gradients = {name: tensor.grad for name, tensor in _leaves(step).items() if tensor.grad is not None}
+        got |= picked(gradients, "grad_")
+    inputs = _copies(picked(step.inputs))
+    parameters = _copies(picked(step.bound.parameters))
+    return checks + _against_reference(subject, small, "measured", got, inputs, parameters, cotangents)
+
+
+def track_gradients(workload: Workload, inputs: Tensors, pass_: Pass) -> None:
+    """Makes leaves of the inputs that get a gradient."""
+    for name, tensor in inputs.items():
+        if pass_.differentiates and name not in workload.constants and tensor.is_floating_point():
+            tensor.requires_grad_()
+
+
+def _against_reference(
+    subject: Subject, spec: Any, at: str, got: Tensors, inputs: Tensors, parameters: Tensors, cotangents: Tensors
+) -> list[Check]:
+    case, workload = subject.case, subject.workload
+    given = (inputs, parameters, cotangents)
+    plain = _reference(workload, spec, case.pass_, *given, None)
+    exact = _reference(workload, spec, case.pass_, *given, torch.float64)
+    flipped = _reference(workload, spec, case.pass_, *(_last_bits_flipped(tensors, case.dtype) for tensors in given), None)
+    return [compare(name, at, case.dtype, got.get(name), plain[name], flipped[name], exact[name]) for name in plain]
+
+
+def _last_bits_flipped(tensors: Tensors, dtype: str) -> dict[str, torch.Tensor]:
+    """Each number moved to its neighbour in the compute dtype, or left alone, at random (always the same for the same shape)."""
+    generator = torch.Generator().manual_seed(FLIP_SEED)
+    last_bit = 13 if dtype == "tf32" else 0  # tf32 lives in fp32 and has 13 bits less
+    moved = {}
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            moved[name] = tensor
+            continue
+        bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+        flips = torch.randint(2, tensor.shape, generator=generator).to(tensor.device, bits) << last_bit
+        moved[name] = (tensor.detach().clone().view(bits) ^ flips).view(tensor.dtype)
+    return moved
+
+
+def _reference(
+    workload: Workload,
+    spec: Any,
+    pass_: Pass,
+    inputs: Tensors,
+    parameters: Tensors,
+    cotangents: Tensors,
+    dtype: torch.dtype | None,
+) -> dict[str, torch.Tensor]:
+    """Outputs and gradients (`grad_<name>`) of the reference, in `dtype` or, where None, in the inputs' own."""
+
+    def cast(tensors: Tensors) -> dict[str, torch.Tensor]:
+        return {
+            name: tensor.detach().to(dtype or tensor.dtype, copy=True) if tensor.is_floating_point() else tensor
+            for name, tensor in tensors.items()
+        }
+
+    own_inputs, own_parameters = cast(inputs), cast(parameters)
+    track_gradients(workload, own_inputs, pass_)
+    for tensor in own_parameters.values():
+        tensor.requires_grad_(pass_.differentiates)
+    outputs = workload.reference(spec, own_inputs, own_parameters)
+    result = {name: output.detach() for name, output in outputs.items()}
+    if pass_.differentiates:
+        leaves = {name: tensor for name, tensor in {**own_inputs, **own_parameters}.items() if tensor.requires_grad}
+        names = [name for name, output in outputs.items() if output.requires_grad]
+        gradients = torch.autograd.grad(
+            [outputs[name] for name in names],
+            list(leaves.values()),
+            [cotangents[name].to(outputs[name].dtype) for name in names],
+        )
+        result |= {f"grad_{name}": gradient for name, gradient in zip(leaves, gradients, strict=True)}
+    return result
+
+
+def _only(cotangents: Tensors, pick: Any) -> dict[str, torch.Tensor]:
+    """The outer gradients within the slice, zero elsewhere."""
+    masked = {}
+    for name, cotangent in cotangents.items():
+        masked[name] = torch.zeros_like(cotangent)
+        view = pick(name, masked[name])
+        if view is not None:
+            view.copy_(pick(name, cotangent))
+    return masked
+
+
+def _copies(tensors: Tensors) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
+def _leaves(step: Step) -> dict[str, torch.Tensor]:
+    named = {**step.inputs, **step.bound.parameters}
+    return {name: tensor for name, tensor in named.items() if tensor.requires_grad}
+
+
+def _gradients(step: Step) -> dict[str, torch.Tensor]:
+    return {f"grad_{name}": tensor.grad for name, tensor in _leaves(step).items() if tensor.grad is not None}
+
+
+def _largest_difference(tensor: torch.Tensor, exact: torch.Tensor) -> float | None:
+    """Largest absolute difference; None where it is not finite."""
+    if not exact.numel():
+        return 0.0
+    difference = float((tensor.detach().double() - exact).abs().max())
+    return difference if math.isfinite(difference) else None
+
+
+def _finite(name: str, tensor: torch.Tensor) -> Check:
+    good = bool(torch.isfinite(tensor.detach()).all())
+    return Check(name, "finite", None, None, None, good, None if good else "not finite at the measured shape")
+
+
+def _in_words(check: Check) -> str:
+    where = f"{check.tensor} ({check.at})"
+    if check.error is None or check.limit is None:
+        return f"{where}: {check.detail}"
+    return f"{where}: error {check.error:.3g} > limit {check.limit:.3g}" + (f" ({check.detail})" if check.detail else "")

@@ -1,0 +1,88 @@
+"""The CPU as a device: threads, the cap on memory, wall time, and the allocator's peak."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import torch
+
+from bench.declare import Unsupported
+from bench.records import Case, Json, Measurement, Scalar
+from bench.records import Protocol as SamplingProtocol
+from bench.worker import memory_cpu
+from bench.worker.step import Step
+from bench.worker.timing import SampleTimer
+from bench.worker.timing_cpu import FLUSH_LIMIT_BYTES, WallTimer, last_level_cache_bytes
+
+DEFAULT_SHARE_OF_AVAILABLE = 0.9
+
+
+class CpuSide:
+    """Implements `DeviceSide`."""
+
+    torch_device = "cpu"
+
+    def __init__(self, threads: int, *, times: bool) -> None:
+        self.times = times
+        self._threads = threads
+
+    def initialise(self) -> None:
+        torch.set_num_threads(self._threads)
+        # May be called once in a process only, so not when it is right already.
+        if torch.get_num_interop_threads() != 1:
+            torch.set_num_interop_threads(1)
+
+    def generator(self, seed: int) -> torch.Generator:
+        return torch.Generator().manual_seed(seed)
+
+    def synchronize(self) -> None:
+        return
+
+    @contextmanager
+    def limited_memory(self, protocol: SamplingProtocol) -> Iterator[None]:
+        """RLIMIT_DATA above what the process holds now: the kernel counts private writable memory, shared libraries excluded."""
+        allowed = protocol.host_memory_limit_bytes
+        if allowed is None:
+            allowed = int(DEFAULT_SHARE_OF_AVAILABLE * psutil.virtual_memory().available)
+        before = resource.getrlimit(resource.RLIMIT_DATA)
+        limit = _data_bytes() + allowed
+        if before[1] != resource.RLIM_INFINITY:
+            limit = min(limit, before[1])
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, before)
+
+    def timer(self, case: Case) -> SampleTimer:
+        if case.timer != "wall":
+            raise Unsupported(f"a CPU is timed by wall, not by {case.timer}")
+        if case.cache == "warm":
+            return WallTimer()
+        cache = last_level_cache_bytes()
+        if cache is None:
+            raise Unsupported("cold caches need the size of the last-level cache, which this system does not tell")
+        return WallTimer(flush_bytes=min(2 * cache, FLUSH_LIMIT_BYTES))
+
+    def peak(self, step: Step) -> tuple[tuple[Measurement, ...], dict[str, Json]]:
+        return memory_cpu.peak_bytes(step), {}
+
+    def runtime(self) -> dict[str, Scalar]:
+        return {
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+            "mkldnn": torch.backends.mkldnn.is_available(),
+            "mkl": torch.backends.mkl.is_available(),
+            "torch_threads": torch.get_num_threads(),
+        }
+
+
+def _data_bytes() -> int:
+    """What the kernel counts against RLIMIT_DATA now."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmData:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("/proc/self/status has no VmData")

@@ -1,0 +1,38 @@
+"""One rank of a trial, started by torchrun as `python -m bench.worker.rank DIRECTORY`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+
+from bench.records import Request, load_json
+from bench.worker.team import ProcessGroupTeam
+from bench.worker.trial import run_trial
+
+
+def main(directory: Path) -> int:
+    """Joins the group and runs the trial. What the subject did is in the reply; an exit code of 0 means that there is one."""
+    request = load_json(Request, (directory / "request.json").read_bytes())
+    cuda = request.case.device == "cuda"
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.distributed.init_process_group(
+        "nccl" if cuda else "gloo",
+        init_method=request.rendezvous or "env://",
+        rank=rank,
+        world_size=world_size,
+        # The parent's time-out is the one that counts; this one only ends a rank that nobody watches any more.
+        timeout=timedelta(seconds=request.protocol.timeout_s + 60.0),
+    )
+    run_trial(directory, ProcessGroupTeam())
+    # Waits for nobody: a rank that failed must not hold the others, nor they it.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,122 @@
+"""Turns what a subject raised into a status with a reason: absent, cannot, out of memory, or broken."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+import bench.worker
+from bench.errors import Unavailable, Unsupported
+from bench.records import Status
+
+OUT_OF_MEMORY = re.compile(
+    r"DefaultCPUAllocator: (can't allocate memory|not enough memory)|std::bad_alloc|CUDA out of memory|CUDA error: out of memory"
+    r"|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|Cannot allocate memory"
+)
+LONGEST_REASON = 2_000
+LONGEST_TRACEBACK = 16_000
+_OWN_FOLDER = str(Path(bench.worker.__path__[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A status other than ok, in words."""
+
+    status: Status
+    reason: str
+    error_type: str | None = None
+    traceback: str | None = None
+
+
+class DisagreesError(Exception):
+    """Wrong numbers, or another kernel ran: the trial's own finding, status `incorrect`."""
+
+
+def classify(error: BaseException, *, refuses: Iterable[str], building: bool) -> Failure:
+    """The status of an exception that ended a trial after the hand-over.
+
+    Args:
+        refuses: patterns of library messages that mean "cannot".
+        building: whether it came while the subject was imported or built; only then does an ImportError mean "absent".
+    """
+    chain = tuple(_chain(error))
+    reason = _reason(error)
+    error_type = _type_name(error)
+    if isinstance(error, DisagreesError):
+        return Failure(Status.INCORRECT, str(error))
+    if any(isinstance(e, MemoryError | torch.OutOfMemoryError) or OUT_OF_MEMORY.search(_text(e)) for e in chain):
+        return Failure(Status.OOM, reason, error_type)
+    for cause in chain:
+        if isinstance(cause, Unavailable) or (building and isinstance(cause, ImportError)):
+            return Failure(Status.UNAVAILABLE, _reason(cause), _type_name(cause))
+        if isinstance(cause, Unsupported | NotImplementedError):
+            return Failure(Status.UNSUPPORTED, _reason(cause), _type_name(cause))
+        for pattern in refuses:
+            if found := re.search(pattern, _text(cause)):
+                return Failure(Status.UNSUPPORTED, _line_around(found), _type_name(cause))
+    return Failure(Status.FAILED, reason, error_type, _trimmed_traceback(error))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and what led to it, nearest first."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+
+
+def _text(error: BaseException) -> str:
+    # A subject's own exception class may break even this.
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - somebody else's __str__; the class name remains
+        return f"<its text cannot be read: {type(broken).__name__}>"
+
+
+def _reason(error: BaseException) -> str:
+    """One paragraph: the class where the message alone says little, and no C++ stack."""
+    text = _text(error).split("\nException raised from", 1)[0].strip()
+    named = isinstance(error, Unavailable | Unsupported)
+    full = text if named and text else f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return _storable(full, LONGEST_REASON)
+
+
+def _line_around(found: re.Match[str]) -> str:
+    """What a library said where a pattern met; of many lines only from there to the line's end, since compilers wrap in advice."""
+    text = found.string.strip()
+    if "\n" in text:
+        text = found.string[found.start() :].split("\n", 1)[0].strip(" '\")")
+    return _storable(text, LONGEST_REASON)
+
+
+def _type_name(error: BaseException) -> str:
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _trimmed_traceback(error: BaseException) -> str:
+    """The traceback from the subject's first frame on: our own frames above it are the same in every row."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_next is not None and frames.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER):
+        frames = frames.tb_next
+    try:
+        text = "".join(traceback.format_exception(type(error), error, frames))
+    except Exception as broken:  # noqa: BLE001 - formatting calls the subject's __str__ and __repr__
+        text = f"{_type_name(error)} (its traceback cannot be shown: {type(broken).__name__})"
+    return _storable(text, LONGEST_TRACEBACK)
+
+
+def _storable(text: str, limit: int) -> str:
+    """Valid UTF-8 without NULs, cut in the middle when too long."""
+    clean = text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    if len(clean) <= limit:
+        return clean
+    half = (limit - 30) // 2
+    return f"{clean[:half]}\n[...]\n{clean[-half:]}"

@@ -1,0 +1,233 @@
+"""The fork server: imports torch once, then gives every trial a fresh process in milliseconds.
+
+Started as `python -m bench.worker.server --fd N`, where N is its end of a socket pair. It speaks JSON lines:
+
+    parent -> {"op": "run", "directory": PATH, "world_size": N}
+    server -> {"event": "ready", "facts": {...}}  or  {"event": "failed", "message": TEXT}, then it ends
+    server -> {"event": "started", "pid": PID}
+    server -> {"event": "refused", "message": TEXT}             the server is not fit to fork: our bug
+    server -> {"event": "ended", "returncode": CODE, "survivors": [PID ...]}     negative code: killed by that signal
+
+Why fork at all: a fresh interpreter with torch costs five seconds, a fork some milliseconds. What makes it safe: the server has
+exactly one thread, has never touched CUDA, and imported nothing but the allow-list below. Both are asserted before every fork,
+because a library that starts a thread or a CUDA context at import would poison every child.
+
+The server is a subreaper: what a trial leaves behind becomes its child, and is killed before `ended` is said. When the parent dies,
+the socket ends, and so do all trials and the server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import faulthandler
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import platform
+import resource
+import select
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+from bench.processes import Process, adopt_orphans, descendants, die_with_parent, end_all, flush_c_streams
+
+ALLOWED = ("torch", "torch._dynamo", "torch._inductor", "triton")
+"""Imported before the first fork. Nothing else: many libraries initialise CUDA when they are imported."""
+
+HARNESS_ERROR_FILE = "harness_error"
+"""Written into the trial's directory when our own code fails in the child; the parent stops the run on it."""
+
+
+def _imports() -> None:
+    for name in ALLOWED:
+        if name == "triton" and importlib.util.find_spec("triton") is None:
+            continue
+        importlib.import_module(name)
+    # Our own modules, declarations and validators, so that a child pays for none of them.
+    from bench import records
+    from bench.worker import trial  # noqa: F401
+    from bench.worker.subject import import_declarations
+
+    import_declarations()
+    for record in (records.Request, records.Reply):
+        records._adapter(record)
+
+
+def _facts() -> dict[str, Any]:
+    import torch
+
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_cuda": torch.version.cuda,
+        "cuda_available": torch.cuda.is_available(),
+        "cuda_devices": torch.cuda.device_count(),
+    }
+
+
+def _unfit() -> str | None:
+    """Why this process must not be forked, or None."""
+    import torch
+
+    threads = os.listdir("/proc/self/task")
+    if len(threads) != 1:
+        names = [Path(f"/proc/self/task/{thread}/comm").read_text().strip() for thread in threads]
+        return f"the fork server has {len(threads)} threads ({', '.join(names)}) and must have one"
+    if torch.cuda.is_initialized():
+        return "the fork server has initialised CUDA, which a forked child cannot use"
+    return None
+
+
+class Server:
+    """One trial at a time, started and ended at the parent's word."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._incoming = b""
+        self._pid = os.getpid()
+        self._trial: int | None = None
+        self._returncode: int | None = None
+        # The interpreter writes a byte here when a child ends, so that one poll waits for both.
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def serve(self) -> None:
+        """Until the parent closes its end or dies."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
+        poll.register(self._wake_read, select.POLLIN)
+        while True:
+            poll.poll()
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wake_read, 4096)
+            self._collect()
+            if not self._receive():
+                self._end_descendants()
+                return
+
+    def say(self, **message: Any) -> None:
+        """One line to the parent. A parent that is gone is noticed when the socket is read."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._connection.sendall(json.dumps(message).encode() + b"\n")
+
+    def _receive(self) -> bool:
+        """Handles what has arrived; False at the end of the socket."""
+        try:
+            data = self._connection.recv(65536, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except ConnectionResetError:
+            return False
+        self._incoming += data
+        *lines, self._incoming = self._incoming.split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            self._start(Path(message["directory"]), int(message["world_size"]))
+        return bool(data)
+
+    def _start(self, directory: Path, world_size: int) -> None:
+        if (unfit := _unfit()) is not None:
+            self.say(event="refused", message=unfit)
+            return
+        gc.freeze()  # keeps the collector's marks out of pages that children share
+        pid = os.fork()
+        if pid == 0:
+            self._be_the_trial(directory, world_size)
+        self._trial = pid
+        self.say(event="started", pid=pid)
+
+    def _be_the_trial(self, directory: Path, world_size: int) -> NoReturn:
+        code = 70
+        try:
+            die_with_parent()
+            if os.getppid() != self._pid:
+                os._exit(code)
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            self._connection.close()
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+            os.setsid()
+            log = os.open(directory / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            os.close(log)
+            faulthandler.enable()  # a segmentation fault leaves the Python stack in the log
+            if world_size == 1:
+                os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1")
+                from bench.worker.trial import run_trial
+
+                run_trial(directory)
+            else:
+                from bench.worker.launch import launch_ranks
+
+                launch_ranks(directory, world_size)
+            code = 0
+        except BaseException:  # noqa: BLE001 - nothing may climb into the server's loop in a second process
+            text = traceback.format_exc()
+            with contextlib.suppress(OSError):
+                (directory / HARNESS_ERROR_FILE).write_text(text)
+        finally:
+            flush_c_streams()
+            os._exit(code)
+
+    def _collect(self) -> None:
+        """Reaps all dead children; when the trial is among them, kills what it left and says that it ended."""
+        self._reap_all()
+        if self._trial is None or self._returncode is None:
+            return
+        survivors = self._end_descendants()
+        self.say(event="ended", returncode=self._returncode, survivors=survivors)
+        self._trial = self._returncode = None
+
+    def _reap_all(self, _zombies: list[int] | None = None) -> None:
+        while True:
+            try:
+                pid, wait_status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._trial:
+                self._returncode = os.waitstatus_to_exitcode(wait_status)
+
+    def _end_descendants(self) -> list[int]:
+        def find() -> list[Process]:
+            return descendants(self._pid)
+
+        return end_all(find, grace_s=0.0, collect=self._reap_all)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.worker.server", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--fd", type=int, required=True, help="file descriptor of this end of the socket pair")
+    connection = socket.socket(fileno=parser.parse_args(arguments).fd)
+    connection.set_inheritable(False)
+    adopt_orphans()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is a row; gigabytes of core files would fill the disk
+    server = Server(connection)
+    try:
+        _imports()
+        facts = _facts()
+    except Exception as error:  # noqa: BLE001 - whatever torch's import raises is for the parent to tell
+        traceback.print_exc()
+        server.say(event="failed", message=f"{type(error).__name__}: {error}")
+        return 1
+    gc.collect()
+    server.say(event="ready", facts=facts)
+    server.serve()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

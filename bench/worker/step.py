@@ -1,0 +1,58 @@
+"""One call of a case's pass: what happens before the clock starts, and what the clock sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from bench.declare import Bound
+from bench.records import Pass
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+class Step:
+    """The subject tied to its inputs. `prepare(calls)` is never timed; each of the next `calls` calls is.
+
+    Gradients are accumulated into leaves as in training. `prepare` clears them; between the calls of one sample (more than one only
+    where a call takes microseconds) they are cleared inside the region, some ten nanoseconds a tensor.
+    """
+
+    def __init__(self, bound: Bound, inputs: Tensors, cotangents: Tensors, pass_: Pass) -> None:
+        self.bound = bound
+        self.inputs = inputs
+        self.pass_ = pass_
+        self.leaves = [tensor for tensor in (*inputs.values(), *bound.parameters.values()) if tensor.requires_grad]
+        self._cotangents = dict(cotangents)
+        self._pending: list[Tensors] = []
+
+    @property
+    def cotangents(self) -> Tensors:
+        return self._cotangents
+
+    def clear_gradients(self) -> None:
+        for leaf in self.leaves:
+            leaf.grad = None
+
+    def prepare(self, calls: int = 1) -> None:
+        """Clears gradients and, for a backward alone, runs one forward per call."""
+        self._pending.clear()
+        self.clear_gradients()
+        if self.pass_ is Pass.BACKWARD:
+            self._pending.extend(self.bound.forward(self.inputs) for _ in range(calls))
+
+    def __call__(self) -> Tensors:
+        """The timed part; returns the outputs so that they live until the clock has stopped."""
+        if self.pass_ is Pass.FORWARD:
+            return self.bound.forward(self.inputs)
+        outputs = self._pending.pop() if self.pass_ is Pass.BACKWARD else self.bound.forward(self.inputs)
+        self.backward(outputs, self._cotangents)
+        return outputs
+
+    def backward(self, outputs: Tensors, cotangents: Tensors) -> None:
+        """Gradients of the outputs that have any, given the outer ones."""
+        differentiable = [name for name, output in outputs.items() if output.requires_grad]
+        if not differentiable:
+            return  # a subject that cut its graph: its missing gradients are found by the check
+        torch.autograd.backward([outputs[name] for name in differentiable], [cotangents[name] for name in differentiable])

@@ -1,0 +1,93 @@
+"""The subject of a case: finds its declarations, loads what they need, and builds it for a spec."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import pkgutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import bench.workloads
+from bench.catalogue import load_catalogue, missing_requirements
+from bench.declare import Bound, Implementation, Unavailable, Unsupported, Workload
+from bench.records import Case, Request
+
+
+class ImportClock:
+    """Seconds spent inside import statements, wherever they are run: builders import their packages themselves."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Counts the outermost imports within the block; not re-entrant."""
+        real = builtins.__import__
+        depth = 0
+
+        def timed_import(*args: Any, **kwargs: Any) -> Any:
+            nonlocal depth
+            if depth:
+                return real(*args, **kwargs)
+            depth = 1
+            start = time.perf_counter()
+            try:
+                return real(*args, **kwargs)
+            finally:
+                self.seconds += time.perf_counter() - start
+                depth = 0
+
+        builtins.__import__ = timed_import
+        try:
+            yield
+        finally:
+            builtins.__import__ = real
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is measured, before it is built."""
+
+    case: Case
+    workload: Workload
+    implementations: Mapping[str, Implementation]
+
+    @property
+    def refuses(self) -> tuple[str, ...]:
+        return tuple(pattern for impl in self.implementations.values() for pattern in impl.refuses)
+
+    def build(self, spec: Any, parameters: Mapping[str, torch.Tensor]) -> Bound:
+        """Runs the builders and ties what they return to the spec and to copies of `parameters`."""
+        built = {slot: impl.builder(spec) for slot, impl in self.implementations.items()}
+        copies = {name: tensor.detach().clone() for name, tensor in parameters.items()}
+        bound = self.workload.bind(spec, built, copies)
+        for parameter in bound.parameters.values():
+            parameter.requires_grad_(self.case.pass_.differentiates)
+        return bound
+
+
+def import_declarations() -> None:
+    """Imports all built-in workloads and implementations: light by rule, and then free for every process that is forked."""
+    for found in pkgutil.walk_packages(bench.workloads.__path__, "bench.workloads."):
+        importlib.import_module(found.name)
+
+
+def load_subject(request: Request) -> Subject:
+    """Loads plug-ins and finds the declarations. Raises Unavailable and Unsupported where they say so themselves."""
+    case = request.case
+    catalogue = load_catalogue([Path(path) for path in request.plugins])
+    workload = catalogue.workloads[case.workload]
+    implementations = {slot: catalogue.implementation(slot, name) for slot, name in case.subject.items()}
+    for impl in implementations.values():
+        if refusal := impl.declared_refusal(case):
+            raise Unsupported(refusal)
+        if impl.requires and (missing := missing_requirements(impl)):
+            raise Unavailable("; ".join(missing))
+    return Subject(case, workload, implementations)

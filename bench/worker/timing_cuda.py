@@ -1,0 +1,127 @@
+"""One sample on CUDA: an event pair around the call alone, behind a flush of the L2 and a wait on the device.
+
+Order of one sample, all on one stream: [flush] wait, stamp, start event, the call, stop event, stamp.
+
+* The flush writes a buffer of exactly the L2's size, so that the call finds nothing of its own in the cache (`cache: cold`).
+* The wait keeps the device busy until the host has enqueued the whole call. Without it, the gaps between launches would be measured.
+  It lasts 1.5 x the longest enqueueing seen lately, within bounds.
+* If the start event had fired when enqueueing ended, the wait was too short, or the subject waits for the device itself: then
+  launch gaps are in the sample. That is counted, and a row where it happens in more than one sample of twenty is `launch_bound`.
+* The clock of each sample is read on the device (cuda_clock.py).
+
+Gradients are cleared in `Step.prepare`, before all this.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+import torch
+
+from bench.records import METRICS, Json, Measurement
+from bench.stats import median
+from bench.worker.cuda_clock import MOST_STAMPS, DeviceClock
+from bench.worker.timing import Timed
+
+SHORTEST_WAIT_S = 20e-6
+LONGEST_WAIT_S = 5e-3
+WAIT_FACTOR = 1.5
+LAUNCH_BOUND_SHARE = 0.05
+STEADY_WARMUP_S = 0.5
+"""Busy time before a clock is called steady: the power controller needs some hundred milliseconds to settle."""
+
+
+class EventTimer:
+    """Implements `SampleTimer` on the current CUDA device."""
+
+    batches = False
+    least_warmup_s = STEADY_WARMUP_S
+    warm_within = 0.01
+
+    def __init__(self, flush: bool) -> None:
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        self._flush = torch.empty(properties.L2_cache_size // 4, dtype=torch.int32, device="cuda") if flush else None
+        self._clock = DeviceClock()
+        self._events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+        self._enqueue_s: deque[float] = deque(maxlen=16)
+        self._longest_enqueue_s = 0.0
+        self._blind = False
+        self.begin_sampling()
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def begin_sampling(self) -> None:
+        """Forgets what was seen during warm-up."""
+        self._clock.used = 0
+        self._pairs: list[tuple[int, int]] = []
+        self._seconds: list[float] = []
+        self._fired = 0
+
+    def _wait_s(self) -> float:
+        if self._blind or not self._enqueue_s:
+            return SHORTEST_WAIT_S if self._blind else LONGEST_WAIT_S
+        return min(max(WAIT_FACTOR * max(self._enqueue_s), SHORTEST_WAIT_S), LONGEST_WAIT_S)
+
+    def sample(self, step: Timed, calls: int) -> float:
+        if calls != 1:
+            raise ValueError("one call a sample on CUDA: the caches are flushed before each")
+        step.prepare(1)
+        start, stop = self._events
+        if self._flush is not None:
+            self._flush.zero_()
+        waited_s = self._wait_s()
+        self._clock.wait(waited_s)
+        first = self._clock.stamp()
+        start.record()
+        enqueue_start = time.perf_counter()
+        kept = step()
+        enqueue_s = time.perf_counter() - enqueue_start
+        fired = start.query()
+        stop.record()
+        last = self._clock.stamp()
+        stop.synchronize()
+        del kept
+        self._learn(enqueue_s, fired, waited_s)
+        seconds = start.elapsed_time(stop) * 1e-3
+        if len(self._pairs) < MOST_STAMPS // 2 - 1:
+            self._pairs.append((first, last))
+            self._seconds.append(seconds)
+        self._fired += fired
+        return seconds
+
+    def _learn(self, enqueue_s: float, fired: bool, waited_s: float) -> None:
+        """Adapts the wait; gives up (and says so) once even the longest wait is not enough, as with a subject that synchronises."""
+        self._longest_enqueue_s = max(self._longest_enqueue_s, enqueue_s)
+        if fired and waited_s >= LONGEST_WAIT_S and len(self._enqueue_s) >= 3:
+            self._blind = True
+        # A call that synchronises would teach us its own length plus the wait's: the bound above ends that.
+        self._enqueue_s.append(enqueue_s)
+
+    @property
+    def launch_bound(self) -> bool:
+        return bool(self._seconds) and self._fired / len(self._seconds) > LAUNCH_BOUND_SHARE
+
+    def measurements(self) -> tuple[Measurement, ...]:
+        """The SM clock of each sample, and cycles = clock x time, where both stamps ran on one SM."""
+        clocks = self._clock.clocks_hz(self._pairs)
+        known = [(clock, seconds) for clock, seconds in zip(clocks, self._seconds, strict=True) if clock is not None]
+        if not known:
+            return ()
+        return (
+            Measurement("sm_clock_hz", METRICS["sm_clock_hz"].unit, tuple(clock for clock, _ in known)),
+            Measurement("cycles", METRICS["cycles"].unit, tuple(clock * seconds for clock, seconds in known)),
+        )
+
+    def conditions(self) -> dict[str, Json]:
+        facts: dict[str, Json] = {
+            "launch_bound": self.launch_bound,
+            "samples_started_early": self._fired,
+            "enqueue_s": median(list(self._enqueue_s)) if self._enqueue_s else None,
+            "longest_enqueue_s": self._longest_enqueue_s,
+            "wait_s": self._wait_s(),
+        }
+        if self._flush is not None:
+            facts["flush_bytes"] = self._flush.numel() * 4
+        return facts

@@ -1,0 +1,243 @@
+"""One trial in this process: from `request.json` to `reply.json`, whatever the subject does short of dying.
+
+The order of the passes is the method. Timing comes before everything that could disturb it (profilers, hooks, float64 references at
+the measured shape); memory, proof and the second check have passes of their own. The first check comes before the timing, because
+the time of wrong numbers is of no interest. Failures before the hand-over are ours and raise; after it they are the subject's and
+become a status.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench.errors import PluginError, Unavailable
+from bench.records import (
+    METRICS,
+    Check,
+    Cost,
+    Json,
+    Measurement,
+    Pass,
+    Proof,
+    Reply,
+    Request,
+    Scalar,
+    Status,
+    canonical_json,
+    dump,
+    load_json,
+)
+from bench.worker import check, proof, saved, timing
+from bench.worker.compiles import compile_state
+from bench.worker.device import DeviceSide, open_device
+from bench.worker.phases import PhaseLog
+from bench.worker.refusals import DisagreesError, classify
+from bench.worker.step import Step, Tensors
+from bench.worker.subject import ImportClock, Subject, load_subject
+from bench.worker.team import Alone, Team
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a trial has learned so far: a reply is made of it however the trial ends."""
+
+    measurements: list[Measurement] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    proof: Proof | None = None
+    cost: Cost | None = None
+    runtime: dict[str, Scalar] = field(default_factory=dict)
+    conditions: dict[str, Json] = field(default_factory=dict)
+    refuses: tuple[str, ...] = ()
+
+    def add(self, metric: str, samples: tuple[float, ...], **details: Any) -> None:
+        self.measurements.append(Measurement(metric, METRICS[metric].unit, samples, **details))
+
+
+def run_trial(directory: Path, team: Team | None = None) -> None:
+    """Runs the trial of `directory`. Raises only for faults of the harness, before the hand-over.
+
+    With several ranks `team` says which one this is, and files carry the rank in their names.
+    """
+    team = team or Alone()
+    suffix = f".{team.rank}" if team.size > 1 else ""
+    phases = PhaseLog(directory / f"phases{suffix}.jsonl")
+    phases.enter("started")
+    request = load_json(Request, (directory / "request.json").read_bytes())
+    findings = Findings(runtime=_runtime())
+    phases.enter("handover")
+    reply = _answer(request, phases, findings, team)
+    _write(directory / f"reply{suffix}.json", reply)
+    phases.enter("replied")
+    phases.close()
+
+
+def _answer(request: Request, phases: PhaseLog, findings: Findings, team: Team) -> Reply:
+    outcome: dict[str, Any]
+    try:
+        with torch.set_grad_enabled(request.case.pass_.differentiates):
+            _measure(request, phases, findings, team)
+        outcome = {"status": Status.OK, "measurements": tuple(findings.measurements)}
+    except BaseException as error:  # noqa: BLE001 - the boundary: a subject may raise anything, SystemExit included
+        building = phases.current in ("handover", "import", "device_init", "inputs", "build")
+        failure = classify(error, refuses=findings.refuses, building=building)
+        outcome = {
+            "status": failure.status,
+            "reason": failure.reason,
+            "error_type": failure.error_type,
+            "traceback": failure.traceback,
+            "phase": phases.current,
+        }
+    return Reply(
+        **outcome,
+        checks=tuple(findings.checks),
+        proof=findings.proof,
+        cost=findings.cost,
+        runtime=findings.runtime,
+        conditions=findings.conditions,
+        rank=team.rank,
+    )
+
+
+def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team) -> None:
+    case, protocol = request.case, request.protocol
+    imports = ImportClock()
+    device = open_device(request)
+
+    phases.enter("import")
+    with imports.running():
+        try:
+            subject = load_subject(request)
+        except PluginError as error:
+            raise Unavailable(str(error)) from error
+    findings.refuses = subject.refuses
+    workload = subject.workload
+    spec = workload.spec(case)
+    findings.cost = workload.cost(spec, case.pass_)
+
+    phases.enter("device_init")
+    device.initialise()
+    findings.runtime.update(device.runtime())
+    with device.limited_memory(protocol):
+        phases.enter("inputs")
+        torch.manual_seed(request.seed + team.rank)
+        generator = device.generator(request.seed + team.rank)
+        inputs = workload.make_inputs(spec, device.torch_device, generator)
+        parameters = workload.make_parameters(spec, device.torch_device, generator)
+        check.track_gradients(workload, inputs, case.pass_)
+
+        phases.enter("build")
+        start, imported = time.perf_counter(), imports.seconds
+        with imports.running():
+            bound = subject.build(spec, parameters)
+        findings.add("build_s", (time.perf_counter() - start - (imports.seconds - imported),))
+        findings.add("import_s", (imports.seconds,))
+        del parameters
+
+        phases.enter("first_call")
+        step, first_s = _first_call(bound, inputs, case.pass_, device, generator)
+        warm_s = _seconds_of_one_call(step, device)
+        findings.add("compile_cold_s" if request.cold_caches else "compile_warm_s", (max(0.0, first_s - warm_s),))
+        step.prepare()
+
+        phases.enter("check")
+        host_generator = torch.Generator().manual_seed(request.seed + 1)
+        checks = check.small_checks(subject, spec, device.torch_device, host_generator)
+        findings.checks.extend(checks)
+        check.require(checks)
+
+        if device.times:
+            _time(request, phases, findings, device, step, team)
+
+        phases.enter("memory")
+        measurements, facts = device.peak(step)
+        findings.measurements.extend(measurements)
+        findings.conditions.update(facts)
+        phases.enter("saved")
+        if case.pass_.differentiates:
+            step.prepare()
+            findings.measurements.extend(saved.saved_bytes(step))
+
+        phases.enter("measured_check")
+        check.refill(workload, spec, step, device.generator(request.seed + 2))
+        checks = check.measured_checks(subject, spec, step)
+        findings.checks.extend(checks)
+        check.require(checks)
+
+        phases.enter("proof")
+        _prove(subject, case.device.removesuffix("-interpreter"), findings, step)
+
+
+def _first_call(bound: Any, inputs: Tensors, pass_: Pass, device: DeviceSide, generator: torch.Generator) -> tuple[Step, float]:
+    """The step, and the seconds that its first forward and backward took; drawing the outer gradients is not counted."""
+    device.synchronize()
+    start = time.perf_counter()
+    outputs = bound.forward(inputs)
+    device.synchronize()
+    seconds = time.perf_counter() - start
+    step = Step(bound, inputs, check.random_like(outputs, generator) if pass_.differentiates else {}, pass_)
+    if pass_.differentiates:
+        device.synchronize()
+        start = time.perf_counter()
+        step.backward(outputs, step.cotangents)
+        device.synchronize()
+        seconds += time.perf_counter() - start
+    return step, seconds
+
+
+def _seconds_of_one_call(step: Step, device: DeviceSide) -> float:
+    """Forward and backward of one warm call, the untimed part included, as the first call has it."""
+    start = time.perf_counter()
+    step.prepare()
+    kept = step()
+    device.synchronize()
+    seconds = time.perf_counter() - start
+    del kept
+    return seconds
+
+
+def _time(request: Request, phases: PhaseLog, findings: Findings, device: DeviceSide, step: Step, team: Team) -> None:
+    phases.enter("warmup")
+    timer = device.timer(request.case)
+    calls = timing.calls_per_sample(timer, step, team)
+    warmup = timing.warm_up(timer, step, calls, request.protocol, team)
+    phases.enter("sampling")
+    before = compile_state()
+    samples = timing.take_samples(timer, step, calls, request.protocol, team)
+    if compiled := compile_state().since(before):
+        raise RuntimeError(f"the samples are no times of a call: {compiled} while they were taken")
+    findings.add("time_s", samples.seconds, calls_per_sample=calls, note=samples.note())
+    findings.measurements.extend(timer.measurements())
+    findings.conditions.update(
+        timer.conditions(), warmup_calls=warmup.calls, warmup_stable=warmup.stable, sampling_stopped_by=samples.stopped_by
+    )
+
+
+def _prove(subject: Subject, device: str, findings: Findings, step: Step) -> None:
+    ops, kernels = proof.observe(step, cuda=device == "cuda")
+    findings.proof = proof.judge_all(subject.implementations, device, ops, kernels)
+    if findings.proof.verdict == "disproved":
+        raise DisagreesError(f"another kernel ran than declared: {findings.proof.detail}")
+
+
+def _runtime() -> dict[str, Scalar]:
+    return {
+        "torch": torch.__version__,
+        "torch_git": torch.version.git_version,
+        "torch_cuda": torch.version.cuda,
+    }
+
+
+def _write(path: Path, reply: Reply) -> None:
+    """Whole or not at all: a reader never sees half a reply."""
+    temporary = path.with_name(path.name + ".partial")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(canonical_json(dump(reply)))
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

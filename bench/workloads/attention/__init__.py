@@ -1,0 +1,222 @@
+"""What scaled dot-product attention is: inputs, semantics, reference, cost.
+
+    out[b, h, i] = sum over j of dropout(P)[i, j] * v[b, g, j],   P[i, :] = softmax over j of scale * <q[b, h, i], k[b, g, j]>
+
+with g = h // (heads / kv_heads): grouped-query attention, where several query heads read one key/value head. Under `causal` query i
+sees keys up to i + kv_len - seq_len, so both sequences end together. Dropout zeroes a weight of P with probability p and divides
+the survivors by 1 - p; which ones is the implementation's own affair, since no two libraries draw alike.
+
+Layout. A transformer's projections leave (batch, seq, heads, head_dim) in memory. All tensors, the output too, are logical (batch,
+heads, seq, head_dim) views of that. An implementation that computes in another layout pays for its copies, as it would in a model.
+
+Random dropout cannot be compared with a reference, number by number. With dropout > 0 the numbers are checked at p = 0, and three
+properties at the case's own p. They are visible because with V = identity the output *is* the matrix of dropped weights: the share
+of zeros is p within five standard deviations, each survivor is P / (1 - p), and two calls drop different weights.
+
+Cost counts the pairs (i, j) that the mask leaves, exactly: full has seq_len * kv_len of them. Two matrix products forward, five
+backward (the scores again, dV, dP, dQ, dK), each 2 * head_dim per pair and head: backward = 2.5 x forward, as in the paper on
+FlashAttention-2 (Dao, 2023, arXiv:2307.08691, section 4.1). What an implementation recomputes besides is not work.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from bench.declare import AttentionSpec, Bound, Param, Pick, SlotKind, Workload, dtype_bytes, torch_dtype
+from bench.records import Case, Check, Cost, Pass
+
+if TYPE_CHECKING:
+    import torch
+
+SMALL_SEQ_LEN = 160
+"""Crosses the tile edges of 32, 64 and 128 that kernels have, and is no multiple of 64."""
+
+SLICE_SCORES = 2**20
+"""Most elements of the slice's score matrices: 8 MiB each in float64."""
+
+
+class Attention(Workload):
+    name = "attention"
+    version = 1
+    slots: ClassVar[Mapping[str, SlotKind]] = {"attention": SlotKind.FUNCTION}
+    params = (
+        Param("seq_len", int, minimum=1, description="queries, and as many keys, per sequence"),
+        Param("batch", int, default=1, minimum=1, description="sequences"),
+        Param("mask", str, default="causal", choices=("causal", "full"), description="which keys a query sees"),
+        Param("dropout", float, default=0.0, minimum=0.0, below=1.0, description="probability that an attention weight is dropped"),
+    )
+    dims = ("heads", "kv_heads", "head_dim")
+
+    def spec(self, case: Case) -> AttentionSpec:
+        params: Mapping[str, Any] = case.params
+        heads, kv_heads, head_dim = int(params["heads"]), int(params["kv_heads"]), int(params["head_dim"])
+        seq_len = int(params["seq_len"])
+        if heads % kv_heads:
+            raise ValueError(f"heads ({heads}) must be a multiple of kv_heads ({kv_heads})")
+        return AttentionSpec(
+            batch=int(params["batch"]),
+            heads=heads,
+            kv_heads=kv_heads,
+            head_dim=head_dim,
+            seq_len=seq_len,
+            kv_len=seq_len,
+            mask=str(params["mask"]),
+            dropout=float(params["dropout"]),
+            scale=1.0 / math.sqrt(head_dim),
+            dtype=case.dtype,
+            training=case.pass_.differentiates,
+        )
+
+    def cost(self, spec: AttentionSpec, pass_: Pass) -> Cost:
+        """FLOPs by the essay above; bytes = each of q, k, v, out once forward, and q, k, v, out and four gradients backward."""
+        forward = 4 * spec.batch * spec.heads * spec.head_dim * visible_pairs(spec)
+        backward = forward * 5 // 2
+        queries = spec.batch * spec.heads * spec.seq_len * spec.head_dim
+        keys = spec.batch * spec.kv_heads * spec.kv_len * spec.head_dim
+        forward_bytes = (2 * queries + 2 * keys) * dtype_bytes(spec.dtype)
+        backward_bytes = 2 * forward_bytes
+        return Cost(
+            flops={Pass.FORWARD: forward, Pass.BACKWARD: backward, Pass.FORWARD_BACKWARD: forward + backward}[pass_],
+            bytes={
+                Pass.FORWARD: forward_bytes,
+                Pass.BACKWARD: backward_bytes,
+                Pass.FORWARD_BACKWARD: forward_bytes + backward_bytes,
+            }[pass_],
+            tokens=spec.batch * spec.seq_len,
+        )
+
+    def small_spec(self, spec: AttentionSpec) -> AttentionSpec:
+        kv_heads = min(spec.kv_heads, 2)
+        return dataclasses.replace(
+            spec,
+            batch=min(spec.batch, 2),
+            kv_heads=kv_heads,
+            heads=kv_heads * (spec.heads // spec.kv_heads),
+            seq_len=min(spec.seq_len, SMALL_SEQ_LEN),
+            kv_len=min(spec.kv_len, SMALL_SEQ_LEN),
+            dropout=0.0,
+        )
+
+    def make_inputs(self, spec: AttentionSpec, device: str, generator: torch.Generator) -> dict[str, torch.Tensor]:
+        import torch
+
+        def normal(heads: int, length: int) -> torch.Tensor:
+            shape = (spec.batch, length, heads, spec.head_dim)
+            drawn = torch.randn(shape, generator=generator, device=generator.device)
+            return drawn.to(device=device, dtype=torch_dtype(spec.dtype)).transpose(1, 2)
+
+        return {
+            "q": normal(spec.heads, spec.seq_len),
+            "k": normal(spec.kv_heads, spec.kv_len),
+            "v": normal(spec.kv_heads, spec.kv_len),
+        }
+
+    def bind(self, spec: AttentionSpec, built: Mapping[str, Any], parameters: Mapping[str, torch.Tensor]) -> Bound:
+        attention = built["attention"]
+        return Bound(lambda inputs: {"out": attention(inputs["q"], inputs["k"], inputs["v"])})
+
+    def reference(
+        self, spec: AttentionSpec, inputs: Mapping[str, torch.Tensor], parameters: Mapping[str, torch.Tensor]
+    ) -> dict[str, torch.Tensor]:
+        return {"out": weights(spec, inputs["q"], inputs["k"]) @ _repeated(inputs["v"], spec)}
+
+    def slice(self, spec: AttentionSpec) -> tuple[AttentionSpec, Pick] | None:
+        """The last key/value head of the last sequence, and the last rows of its query heads that fit in `SLICE_SCORES`."""
+        if spec.dropout > 0.0:
+            return None
+        group = spec.heads // spec.kv_heads
+        rows = min(spec.seq_len, max(1, SLICE_SCORES // (group * spec.kv_len)))
+        part = dataclasses.replace(spec, batch=1, heads=group, kv_heads=1, seq_len=rows)
+
+        def pick(name: str, tensor: torch.Tensor) -> torch.Tensor | None:
+            if name.removeprefix("grad_") in ("k", "v"):
+                return tensor[-1:, -1:]
+            return tensor[-1:, -group:, -rows:]
+
+        return part, pick
+
+    def property_checks(
+        self, spec: AttentionSpec, bind: Callable[[Any], Bound], device: str, generator: torch.Generator
+    ) -> list[Check]:
+        if spec.dropout == 0.0:
+            return []
+        length = min(spec.kv_len, spec.head_dim)
+        part = dataclasses.replace(self.small_spec(spec), seq_len=length, kv_len=length, dropout=spec.dropout)
+        return _dropout_checks(part, bind(part), self.make_inputs(part, device, generator))
+
+
+def visible_pairs(spec: AttentionSpec) -> int:
+    """How many (query, key) pairs of one head the mask leaves."""
+    if spec.mask == "full":
+        return spec.seq_len * spec.kv_len
+    offset = spec.kv_len - spec.seq_len
+    first = max(0, -offset)  # queries before it see no key at all
+    rows = spec.seq_len - first
+    return rows * (first + 1 + offset + spec.kv_len) // 2
+
+
+def visible(spec: AttentionSpec, device: torch.device) -> torch.Tensor:
+    """Boolean (seq_len, kv_len), True where query i sees key j."""
+    import torch
+
+    everything = torch.ones(spec.seq_len, spec.kv_len, dtype=torch.bool, device=device)
+    return everything if spec.mask == "full" else everything.tril(spec.kv_len - spec.seq_len)
+
+
+def weights(spec: AttentionSpec, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    """P without dropout, (batch, heads, seq_len, kv_len); the softmax is computed in at least fp32, as transformers does."""
+    import torch
+
+    scores = q @ _repeated(k, spec).transpose(-1, -2) * spec.scale
+    scores = scores.masked_fill(~visible(spec, q.device), float("-inf"))
+    return scores.softmax(-1, dtype=torch.promote_types(q.dtype, torch.float32)).to(q.dtype)
+
+
+def _repeated(kv: torch.Tensor, spec: AttentionSpec) -> torch.Tensor:
+    group = spec.heads // spec.kv_heads
+    return kv if group == 1 else kv.repeat_interleave(group, dim=1)
+
+
+def _dropout_checks(spec: AttentionSpec, bound: Bound, inputs: Mapping[str, torch.Tensor]) -> list[Check]:
+    import torch
+
+    with torch.no_grad():
+        identity = torch.zeros_like(inputs["v"])
+        identity[..., : spec.kv_len, : spec.kv_len] = torch.eye(spec.kv_len, dtype=identity.dtype, device=identity.device)
+        seen = {**inputs, "v": identity}
+        first, second = (bound.forward(seen)["out"][..., : spec.kv_len].double() for _ in range(2))
+        exact = weights(spec, inputs["q"].double(), inputs["k"].double())
+        plain = weights(spec, inputs["q"], inputs["k"]).double()
+    # A weight that rounds to zero in the case's dtype says nothing about dropout.
+    countable = (plain > 0) & visible(spec, plain.device)
+    count = int(countable.sum())
+    zeros = int((first[countable] == 0).sum())
+    p = spec.dropout
+    rate_limit = 5.0 * math.sqrt(p * (1.0 - p) / count)
+    rate_error = abs(zeros / count - p)
+    survivors = countable & (first != 0)
+    error = float((first - exact / (1.0 - p))[survivors].abs().max()) if bool(survivors.any()) else 0.0
+    plain_error = float((plain - exact).abs().max()) / (1.0 - p)
+    # Two roundings more than in P itself: 1 / (1 - p), and the product with it.
+    limit = 2.0 * plain_error + 4.0 * torch.finfo(inputs["q"].dtype).eps * float(exact.max()) / (1.0 - p)
+    finite = math.isfinite(error)
+    differ = bool((first != second).any())
+    return [
+        Check(
+            "dropout_rate",
+            "small",
+            rate_error,
+            None,
+            rate_limit,
+            rate_error <= rate_limit,
+            f"{zeros} of {count} weights are zero, at p = {p:g}",
+        ),
+        Check("dropout_scale", "small", error if finite else None, plain_error, limit, finite and error <= limit),
+        Check("dropout_redrawn", "small", None, None, None, differ, None if differ else "two calls dropped the same weights"),
+    ]
+
+
+WORKLOAD = Attention()

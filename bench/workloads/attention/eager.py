@@ -1,0 +1,58 @@
+"""Attention in plain PyTorch, step by step as transformers' `eager_attention_forward`; it keeps the whole score matrix."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bench.declare import AttentionSpec, implementation
+
+if TYPE_CHECKING:
+    import torch
+
+
+@implementation(
+    dtypes=["fp32", "tf32", "bf16", "fp16", "fp64"],
+    proof={
+        "cpu": {"ops": ["^aten::bmm$", "^aten::_softmax$"], "not": ["scaled_dot_product"]},
+        "cuda": {
+            "ops": ["^aten::bmm$", "^aten::_softmax$"],
+            "kernels": ["softmax"],
+            "not": ["scaled_dot_product", "flash", "fmha"],
+        },
+    },
+)
+def eager(spec: AttentionSpec) -> Any:
+    """Matrix product, softmax in fp32, matrix product, as transformers' eager attention."""
+    import torch
+    from torch.nn import functional
+
+    group = spec.heads // spec.kv_heads
+    masks: dict[torch.device, torch.Tensor] = {}
+
+    def additive_mask(q: torch.Tensor) -> torch.Tensor:
+        # transformers makes it once per model forward and every layer reads it, so no layer pays for it.
+        if q.device not in masks:
+            hidden = torch.ones(spec.seq_len, spec.kv_len, dtype=torch.bool, device=q.device).triu(spec.kv_len - spec.seq_len + 1)
+            masks[q.device] = torch.zeros(hidden.shape, dtype=q.dtype, device=q.device).masked_fill(
+                hidden, torch.finfo(q.dtype).min
+            )
+        return masks[q.device]
+
+    def repeat_kv(tensor: torch.Tensor) -> torch.Tensor:
+        if group == 1:
+            return tensor
+        batch, kv_heads, length, head_dim = tensor.shape
+        return (
+            tensor[:, :, None].expand(batch, kv_heads, group, length, head_dim).reshape(batch, kv_heads * group, length, head_dim)
+        )
+
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        keys, values = repeat_kv(k), repeat_kv(v)
+        weights = torch.matmul(q, keys.transpose(2, 3)) * spec.scale
+        if spec.mask == "causal":
+            weights = weights + additive_mask(q)
+        weights = functional.softmax(weights, dim=-1, dtype=torch.promote_types(q.dtype, torch.float32)).to(q.dtype)
+        weights = functional.dropout(weights, p=spec.dropout)
+        return torch.matmul(weights, values).transpose(1, 2).contiguous().transpose(1, 2)
+
+    return attention

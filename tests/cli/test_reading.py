@@ -1,0 +1,156 @@
+"""Commands that read: list, show, report, schema, db."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.records import METRICS
+from bench.store import Store
+from tests import factories
+from tests.cli.conftest import Bench, Filled
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_list_shows_every_kind_and_each_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    whole = bench("list")
+    assert whole.code == 0
+    for word in ("attention", "sdpa_flash", "suites/attention.yaml", "llama-3-8b", "peak_bytes"):
+        assert word in whole.out
+    assert "peak_bytes" not in bench("list", "models").out
+
+
+def test_list_as_json_holds_what_the_text_holds(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    found = json.loads(bench("list", "--json").out)
+    assert set(found) == {"workloads", "implementations", "suites", "models", "metrics"}
+    states = {(row["slot"], row["name"]): row["state"] for row in json.loads(bench("list", "implementations", "--json").out)}
+    assert states["attention", "eager"] == "installed"
+    assert {row["name"] for row in found["metrics"]} == set(METRICS)
+    assert all(not row["problems"] for row in found["suites"])
+
+
+def test_list_shows_what_a_plugin_adds_and_refuses_one_that_declares_nothing(bench: Bench, tmp_path: Path) -> None:
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "from bench.declare import implementation\n\n@implementation(workload='attention')\ndef my_kernel(spec):\n    '''Mine.'''\n"
+    )
+    assert "my_kernel" in bench("list", "implementations", "--plugin", plugin).out
+    plugin.write_text("x = 1\n")
+    said = bench("list", "implementations", "--plugin", plugin)
+    assert (said.code, "mine.py" in said.err, "Traceback" in said.err) == (2, True, False)
+
+
+def test_a_broken_suite_does_not_hide_the_others(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("schema: [")
+    said = bench("list", "suites", "--suites", tmp_path)
+    assert said.code == 0
+    assert "cannot be used" in said.out
+
+
+def test_show_run_by_id_prefix_label_and_latest(bench: Bench, filled: Filled) -> None:
+    for text in (filled.run.id, "nightly", "latest"):
+        said = bench("show", text, "--db", filled.path)
+        assert said.code == 0
+        assert "2 ok, 2 oom" in said.out
+        assert "eager" in said.out
+        assert "because it is oom" in said.out
+
+
+def test_a_row_that_did_not_run_shows_no_number(bench: Bench, filled: Filled) -> None:
+    lines = [line for line in bench("show", "latest", "--db", filled.path).out.splitlines() if "sdpa_flash" in line]
+    assert len(lines) == 2
+    assert all(" ms" not in line and "MiB" not in line and " 0 " not in line for line in lines)
+
+
+def test_show_result_has_measurements_checks_environment_conditions_log_and_command(bench: Bench, filled: Filled) -> None:
+    said = bench("show", filled.results[0].id, "--db", filled.path)
+    assert said.code == 0
+    for word in (
+        "time_s = 1.29 ms",
+        "peak_bytes",
+        "limit 2.0e-07",
+        "Test CPU",
+        "load_1min",
+        "hello from the trial",
+        "bench run suites/attention.yaml",
+    ):
+        assert word in said.out
+
+
+def test_show_as_json_is_the_record(bench: Bench, filled: Filled) -> None:
+    result = json.loads(bench("show", filled.results[0].id, "--db", filled.path, "--json").out)
+    assert result["id"] == filled.results[0].id
+    run = json.loads(bench("show", "latest", "--db", filled.path, "--json").out)
+    assert len(run["results"]) == 4
+
+
+def test_show_of_nothing_known_says_so(bench: Bench, filled: Filled) -> None:
+    said = bench("show", "zzz", "--db", filled.path)
+    assert (said.code, "zzz" in said.err, "Traceback" in said.err) == (2, True, False)
+
+
+def test_report_chooses_its_format_by_ending_or_option(bench: Bench, filled: Filled, tmp_path: Path) -> None:
+    html = tmp_path / "deep" / "r.html"
+    assert bench("report", "-o", html, "--db", filled.path).code == 0
+    assert html.read_text().lstrip().lower().startswith("<!doctype html")
+    assert [path.name for path in html.parent.iterdir()] == ["r.html"]
+    rows = list(csv.DictReader(io.StringIO(bench("report", "--format", "csv", "-o", "-", "--db", filled.path).out)))
+    assert len(rows) == 4
+    assert json.loads(bench("report", "latest", "--format", "json", "-o", "-", "--db", filled.path).out)["cases"]
+    markdown = tmp_path / "r.md"
+    bench("report", "-o", markdown, "--db", filled.path)
+    assert "| " in markdown.read_text()
+
+
+def test_report_names_its_file_after_the_suite_even_if_that_is_hostile(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = factories.run(suite="../<script>'\"💥" + "x" * 280)
+    with Store.open(tmp_path / "h.db") as store:
+        store.add_run(run)
+        store.add_result(factories.result(run.id))
+    said = bench("report", "--db", "h.db")
+    assert said.code == 0
+    written = Path(said.out.strip())
+    assert written.parent == Path("reports")
+    assert len(written.name) < 100
+    assert written.exists()
+    assert "<script>'" not in written.read_text()
+
+
+def test_schema_is_a_json_schema(bench: Bench) -> None:
+    assert json.loads(bench("schema").out)["properties"]
+
+
+def test_export_and_import_bring_rows_over_once(bench: Bench, filled: Filled, tmp_path: Path) -> None:
+    file, other = tmp_path / "out" / "x.jsonl.gz", tmp_path / "other.db"
+    assert bench("db", "export", "latest", "-o", file, "--db", filled.path).code == 0
+    first = bench("db", "import", file, "--db", other)
+    assert (first.code, "4 results are new" in first.out) == (0, True)
+    assert json.loads(bench("db", "import", file, "--db", other, "--json").out)[0]["results_same"] == 4
+    assert bench("db", "check", "--db", other).code == 0
+    assert "schema already" in bench("db", "upgrade", "--db", other).out
+
+
+def test_a_damaged_file_is_refused_whole(bench: Bench, filled: Filled, tmp_path: Path) -> None:
+    file, other = tmp_path / "x.jsonl", tmp_path / "other.db"
+    bench("db", "export", "-o", file, "--db", filled.path)
+    file.write_text(file.read_text().replace("hello from the trial", "hello from a forger"))
+    said = bench("db", "import", file, "--db", other)
+    assert (said.code, "Traceback" in said.err) == (2, False)
+    with Store.open(other) as store:
+        assert store.runs() == []
+
+
+def test_check_lists_findings_and_fails(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "broken.db"
+    path.write_bytes(b"SQLite format 3\x00" + b"\x00" * 5000)
+    assert bench("db", "check", "--db", path).code == 2

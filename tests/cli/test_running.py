@@ -1,0 +1,219 @@
+"""`bench run`, `rerun` and `--resume` with real processes, and a secret that must not come through."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bench.store import Store
+from tests.cli.conftest import Bench
+
+ROOT = Path(__file__).parent.parent.parent
+SMALL = ["--profile", "cpu", "--filter", "seq_len=256", "--filter", "pass=forward", "--trials", "1", "--device", "cpu"]
+TOKEN = "sesame-open-8d1f"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "suites").symlink_to(ROOT / "suites")
+
+
+def typed(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """`bench` as a process of its own."""
+    command = [sys.executable, "-m", "bench", *map(str, arguments)]
+    return subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(ROOT), **variables}, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_dry_run_says_cases_trials_and_minutes_and_leaves_nothing(bench: Bench, tmp_path: Path) -> None:
+    said = bench("run", "rms_norm", "--profile", "cpu", "--dry-run", "--device", "cpu")
+    assert said.code == 0
+    assert "8 cases, 24 trials in 4 blocks, about " in said.out
+    assert not (tmp_path / "results").exists()
+    data = json.loads(bench("run", "rms_norm", "--profile", "cpu", "--dry-run", "--device", "cpu", "--json").out)
+    assert data["suites"][0]["trials"] == 24
+
+
+def test_a_dry_run_counts_what_is_not_measured_here_with_the_reason(bench: Bench) -> None:
+    said = bench("run", "attention", "--profile", "cpu", "--dry-run", "--device", "cpu", "--filter", "attention=eager,flash_attn2")
+    assert "flash_attn2 runs on cuda, not on cpu" in said.out
+    assert "get a row without being started" in said.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "say which suite"),
+        (["atention"], "atention"),
+        (["suites/atention.yaml"], "suites/attention.yaml"),
+        (["rms_norm", "--profile", "cpuu"], "cpu"),
+        (["rms_norm", "--filter", "rms_norm=eagr"], "eager"),
+        (["rms_norm", "--set", "sequence=3"], "sequence"),
+        (["rms_norm", "--budget", "20"], "90s, 20m"),
+        (["rms_norm", "--shard", "3/2"], "I from 1 to N"),
+        (["rms_norm", "--trials", "0"], "x>=1"),
+        (["rms_norm", "--device", "tpu"], "auto, cuda, cuda:N or cpu"),
+        (["rms_norm", "--resume", "latest"], "leave out SUITE"),
+    ],
+)
+def test_a_mistake_is_one_clear_message_before_anything_is_measured(
+    bench: Bench, tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    said = bench("run", *arguments)
+    assert said.code == 2
+    assert words in said.err
+    assert "Traceback" not in said.err
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_mistakes_of_several_files_come_together(bench: Bench, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.yaml").write_text(f"schema: 1\nname: {name}\nworkloud: attention\n")
+    said = bench("run", "one.yaml", "two.yaml")
+    assert "one.yaml:3" in said.err
+    assert "two.yaml:3" in said.err
+
+
+def test_a_run_says_plan_progress_result_and_what_to_type_next_and_can_be_read_again(bench: Bench, tmp_path: Path) -> None:
+    said = typed("run", "rms_norm", *SMALL, "--report", "r.html", "--label", "first")
+    assert said.returncode == 0, said.stderr
+    for words in ("2 cases, 2 trials in 1 blocks", "fastest measured", "2 ok", "bench report ", "bench show ", "report: r.html"):
+        assert words in said.stdout, words
+    assert "[1/2, " in said.stderr
+    assert "[2/2, done]" in said.stderr
+    assert "<html" in (tmp_path / "r.html").read_text()
+    with Store.open("results/bench.db") as store:
+        run = store.find_run("first")
+        row = store.results([run.id])[0]
+    assert bench("show", row.id).code == 0
+
+    again = bench("rerun", row.id, "--trials", "1")
+    assert again.code == 0, again.err
+    assert "new / old" in again.out
+    assert "time_s" in again.out
+
+    # The command of a row, typed by a stranger, plans exactly that case.
+    words = row.command.split()
+    assert words[:2] == ["bench", "run"]
+    plan = json.loads(bench(*words[1:], "--dry-run", "--json").out)
+    assert (plan["suites"][0]["cases"], plan["suites"][0]["trials"]) == (1, 1)
+
+
+def test_json_is_the_only_output_on_stdout() -> None:
+    said = typed("run", "rms_norm", *SMALL, "--json")
+    assert said.returncode == 0, said.stderr
+    data = json.loads(said.stdout)
+    assert data["runs"][0]["rows"] == {"ok": 2}
+    assert data["runs"][0]["state"] == "finished"
+    assert len(data["runs"][0]["cases"]) == 2
+
+
+def test_a_run_without_one_ok_row_exits_with_3(tmp_path: Path) -> None:
+    said = typed("run", "attention", "--profile", "cpu", "--filter", "attention=flash_attn2", "--trials", "1", "--device", "cpu")
+    assert said.returncode == 3, said.stderr
+    assert "unsupported" in said.stdout
+
+
+@pytest.mark.slow
+def test_ctrl_c_stores_what_was_measured_renders_the_report_exits_130_and_can_be_resumed(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "bench",
+        "run",
+        "rms_norm",
+        "--profile",
+        "cpu",
+        "--device",
+        "cpu",
+        "--trials",
+        "2",
+        "--report",
+        "r.html",
+    ]
+    process = subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    seen = ""
+    while " 2/16" not in seen:
+        line = process.stderr.readline()
+        assert line, f"it ended too early: {seen}"
+        seen += line
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, out
+    assert "goes on" in out
+    assert "<html" in (tmp_path / "r.html").read_text()
+    resumed = typed("run", "--resume", "latest", "--report", "whole.md")
+    assert resumed.returncode == 0, resumed.stderr
+    with Store.open("results/bench.db") as store:
+        run = store.find_run("latest")
+        rows = store.results([run.id])
+    assert len(rows) == run.planned_trials == 16
+    assert len({(row.case.key, row.trial.index) for row in rows}) == 16
+    assert (tmp_path / "whole.md").exists()
+
+
+def test_a_budget_is_for_all_suites_together(tmp_path: Path) -> None:
+    began = time.monotonic()
+    said = typed("run", "rms_norm", "attention", "--profile", "cpu", "--trials", "1", "--device", "cpu", "--budget", "1s")
+    assert said.returncode == 0, said.stderr
+    assert "the budget is spent; not begun: attention" in said.stderr
+    assert time.monotonic() - began < 120
+
+
+LEAKY = """
+import os
+from bench.declare import implementation
+
+@implementation(workload="rms_norm")
+def leaky_print(spec):
+    print("printed", os.environ["HF_TOKEN"], flush=True)
+    return lambda module: module
+
+@implementation(workload="rms_norm")
+def leaky_raise(spec):
+    raise RuntimeError("raised " + os.environ["HF_TOKEN"])
+
+@implementation(workload="rms_norm")
+def leaky_refuse(spec):
+    from bench.declare import Unsupported
+    raise Unsupported("refused " + os.environ["HF_TOKEN"])
+"""
+
+
+def test_a_planted_token_is_found_nowhere(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "leaky.py").write_text(LEAKY)
+    said = typed(
+        "run", "rms_norm", *SMALL, "--plugin", "leaky.py", "--set", "subjects.rms_norm=[eager,leaky_print,leaky_raise,leaky_refuse]",
+        "--report", "r.html", "--label", f"with {TOKEN}",
+        HF_TOKEN=TOKEN, NCCL_DEBUG=TOKEN, BENCH_DB="results/bench.db",
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    assert TOKEN not in said.stdout + said.stderr
+    for name in ("x.jsonl.gz", "r.csv", "r.md", "r.json"):
+        answer = bench("db", "export", "-o", name) if "jsonl" in name else bench("report", "-o", name)
+        assert answer.code == 0, answer.err
+    with gzip.open("x.jsonl.gz", "rt") as file:
+        exported = file.read()
+    assert "printed [secret]" in exported
+    assert "raised [secret]" in exported
+    assert "refused [secret]" in exported
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and not path.is_symlink() and ROOT not in path.resolve().parents:
+            content = path.read_bytes()
+            text = gzip.decompress(content) if path.suffix == ".gz" else content
+            assert TOKEN.encode() not in text, path

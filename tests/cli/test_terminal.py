@@ -1,0 +1,36 @@
+"""Text that others wrote, on a terminal."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.cli.terminal import plain, shortened, table, width
+
+
+def test_control_characters_are_spelled_out() -> None:
+    assert plain("a\x1b[31mred\x07\u202ebidi\r\n") == "a\\x1b[31mred\\x07\\x202ebidi\\x0d\\x0a"
+    assert plain("a\nb\tc\x00", lines=True) == "a\nb\tc\\x00"
+
+
+@given(st.text())
+def test_plain_text_is_one_line_and_never_steers(text: str) -> None:
+    shown = plain(text)
+    assert "\n" not in shown
+    assert "\x1b" not in shown
+    assert plain(shown) == shown
+
+
+def test_columns_line_up_also_with_wide_and_combining_characters() -> None:
+    lines = table(("name", "n"), [("日本", "1"), ("e\u0301", "22")], right=(1,)).splitlines()
+    assert [width(line) for line in lines] == [width(lines[0])] * 3
+
+
+def test_long_cells_are_cut_and_say_so() -> None:
+    assert shortened("x" * 61) == "x" * 59 + "…"
+    assert shortened("x" * 60) == "x" * 60
+    assert "…" in table(("a",), [("y" * 300,)])
+
+
+def test_a_table_without_rows_has_its_heads() -> None:
+    assert table(("a", "b"), []) == "a  b"

@@ -1,0 +1,25 @@
+"""What every test gets: no settings of the person who runs it, and a reason where there is no GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_mine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BENCH_DB", raising=False)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked `gpu` are skipped, with the reason, where NVML sees no GPU."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    from bench.errors import DeviceError
+    from bench.machine import find_device
+
+    try:
+        find_device("cuda")
+    except DeviceError as error:
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=str(error)))

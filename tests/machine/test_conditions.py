@@ -1,0 +1,112 @@
+"""What is sampled beside a trial."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from bench.machine import ConditionsSampler, find_device
+from bench.machine.gpu_readings import throttle_words
+from bench.machine.neighbours import ours, processes
+from tests.machine.fake_nvml import Gpu
+
+Install = Callable[..., None]
+
+
+def test_a_summary_is_json_with_the_spread_of_each_reading() -> None:
+    with ConditionsSampler(find_device("cpu"), interval_s=0.01) as sampler:
+        time.sleep(0.15)
+    summary = sampler.summary()
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert summary["readings"] > 3
+    for name in ("load_1min", "memory_available_bytes"):
+        assert summary[name]["min"] <= summary[name]["median"] <= summary[name]["max"]
+    assert 0 <= summary["machine_busy_share"] <= 1
+    assert "gpu_uuid" not in summary
+
+
+def test_a_sampler_serves_one_trial_and_its_thread_ends_even_when_the_trial_raises() -> None:
+    sampler = ConditionsSampler(find_device("cpu"))
+    with pytest.raises(ZeroDivisionError), sampler:
+        raise ZeroDivisionError
+    assert sampler.summary()["readings"] >= 2
+    assert sampler._thread is not None
+    assert not sampler._thread.is_alive()
+    with pytest.raises(RuntimeError, match="one trial"), sampler:
+        pass
+
+
+def test_nothing_is_said_before_the_end() -> None:
+    with ConditionsSampler(find_device("cpu")) as sampler:
+        assert sampler.summary() == {}
+
+
+SPIN = "import time\nend = time.process_time() + 8\nwhile time.process_time() < end: pass\n"
+
+
+def test_our_own_children_are_no_busy_neighbours_and_a_strangers_process_is_one_by_name_alone() -> None:
+    # A process that is not below us: its parent ends at once, and nobody here is a subreaper.
+    quiet = "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL"  # or we would wait for its copies of our pipes
+    launcher = (
+        f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {SPIN!r}, '--password=hunter2'], {quiet}).pid)"
+    )
+    stranger = int(subprocess.run([sys.executable, "-c", launcher], check=True, capture_output=True, text=True).stdout)
+    child = subprocess.Popen([sys.executable, "-c", SPIN])
+    try:
+        assert child.pid in ours(processes(), os.getpid())
+        if stranger in ours(processes(), os.getpid()):
+            pytest.skip("this process is a subreaper, so every process that it starts stays below it")
+        with ConditionsSampler(find_device("cpu")) as sampler:
+            time.sleep(0.6)
+    finally:
+        os.kill(stranger, 9)
+        child.kill()
+        child.wait()
+    busy = sampler.summary()["busy_processes"]
+    assert any(entry["name"].startswith("python") and entry["cores"] > 0.1 for entry in busy)
+    assert "hunter2" not in json.dumps(busy)
+    assert all(set(entry) == {"name", "cores"} for entry in busy)
+
+
+def test_a_gpu_adds_clocks_power_heat_reasons_in_words_energy_and_its_uuid(gpus: Install) -> None:
+    gpus(Gpu("GPU-a", processes=[999_999_999]))
+    with ConditionsSampler(find_device("cuda"), interval_s=0.01) as sampler:
+        time.sleep(0.05)
+    summary = sampler.summary()
+    assert summary["gpu_uuid"] == "GPU-a"
+    assert summary["sm_clock_hz"]["median"] == 1980e6
+    assert summary["memory_clock_hz"]["median"] == 3201e6
+    assert summary["power_w"]["max"] == 648.0
+    assert summary["temperature_c"]["max"] == 61.0
+    assert summary["throttle_share"] == {"sw_power_cap": 1.0}
+    assert summary["power_limit_w"] == 700.0
+    assert summary["energy_j"] == 50.0
+    assert len(summary["other_compute_processes"]) == 1
+
+
+def test_what_a_gpu_cannot_tell_is_absent_and_not_zero(gpus: Install) -> None:
+    silent = frozenset(
+        {
+            "nvmlDeviceGetPowerUsage",
+            "nvmlDeviceGetTotalEnergyConsumption",
+            "nvmlDeviceGetCurrentClocksEventReasons",
+            "nvmlDeviceGetUtilizationRates",
+        }
+    )
+    gpus(Gpu("GPU-a", silent=silent))
+    with ConditionsSampler(find_device("cuda")) as sampler:
+        pass
+    assert not {"power_w", "energy_j", "throttle_share", "gpu_utilisation"} & set(sampler.summary())
+    assert "sm_clock_hz" in sampler.summary()
+
+
+def test_throttle_bits_become_words_also_those_that_we_do_not_know() -> None:
+    assert throttle_words(0) == []
+    assert throttle_words(0x4 | 0x40) == ["sw_power_cap", "hw_thermal_slowdown"]
+    assert throttle_words(0x8000) == ["bit_0x8000"]

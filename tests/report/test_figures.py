@@ -1,0 +1,87 @@
+"""Charts: ticks that read well, words for what is missing, and SVG that belongs to the page."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from bench.report import figures
+from bench.report.layout import Facet, Section, sections
+from bench.report.summary import PEAK, TIME, summarize
+from tests.report.sample import everything
+
+
+def _section() -> Section:
+    runs, results = everything(trials=2)
+    (section,) = sections(runs[0], summarize(runs[0], results))
+    return section
+
+
+def _svg(facet: Facet, metric: str = TIME) -> str:
+    svg = figures.panel(facet, facet.labels, metric, swept="seq_len", chosen=figures.styles(facet.labels), prefix="p1")
+    assert svg is not None
+    return svg
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize(("low", "high"), [(0.9, 4.2), (1.1, 4.5), (3e-6, 5.0), (0.0011, 0.0098), (1e3, 1e9)])
+def test_an_axis_has_between_two_and_eight_ticks_inside_its_limits(low: float, high: float, binary: bool) -> None:
+    ticks = figures.nice_ticks(low, high, binary)
+    assert 2 <= len(ticks) <= 8
+    assert all(low <= tick <= high for tick in ticks)
+
+
+def test_a_panel_is_well_formed_keeps_text_as_text_and_takes_all_colours_from_the_page() -> None:
+    svg = _svg(_section().facets[0])
+    root = ElementTree.fromstring(svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1))
+    texts = ["".join(element.itertext()).strip() for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"128", "4096", "seq len", "1 ms"} <= set(texts)
+    assert not re.findall(r"#[0-9a-f]{6}", svg)
+    assert "var(--s2)" in svg
+    assert "DejaVu" not in svg
+
+
+def test_missing_points_are_words() -> None:
+    backward = _section().facets[1]
+    svg = _svg(backward)
+    assert ">OOM<" in svg
+    assert ">timeout<" in svg
+
+
+def test_ids_are_unique_over_panels() -> None:
+    section = _section()
+    ids: list[str] = []
+    for number, facet in enumerate(section.facets):
+        for metric in (TIME, PEAK):
+            svg = figures.panel(
+                facet, facet.labels, metric, swept="seq_len", chosen=figures.styles(facet.labels), prefix=f"{metric}{number}"
+            )
+            assert svg is not None
+            own = re.findall(r'\bid="([^"]+)"', svg)
+            assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', svg)) <= set(own)
+            ids += own
+    assert len(ids) == len(set(ids))
+
+
+def test_the_same_data_draws_the_same_bytes() -> None:
+    assert _svg(_section().facets[0]) == _svg(_section().facets[0])
+
+
+def test_subjects_keep_their_style_whoever_else_is_there_and_no_two_share_one() -> None:
+    few, many = figures.styles(["eager", "flex"]), figures.styles(["a", "eager", "flex", *(f"x{i}" for i in range(20))])
+    assert few["eager"] == many["eager"]
+    assert few["flex"] == many["flex"]
+    looks = {(style.colour, style.marker, style.dash) for style in many.values()}
+    assert len(looks) == len(many)
+
+
+def test_lines_that_lie_on_each_other_are_named() -> None:
+    facet = _section().facets[0]
+    assert figures.coinciding(facet, facet.labels, PEAK) == [["eager", "sdpa_math"], ["sdpa_flash", "flex"]]
+
+
+def test_a_panel_without_a_value_is_no_empty_chart() -> None:
+    facet = _section().facets[0]
+    assert figures.panel(facet, ["flash_attn2"], TIME, swept="seq_len", chosen=figures.styles(facet.labels), prefix="p") is None

@@ -1,0 +1,118 @@
+"""Trials of two ranks through torchrun: one answer, the rank at fault named, and no rank left alive."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from bench.records import Measurement, Reply, Result, Status
+from bench.run import RunSummary
+from bench.run.forkserver import Ended
+from bench.run.ranks import combine, culprit
+from bench.run.supervisor import End, Outcome
+from bench.run.traces import Phase, RankFailure
+from tests.run.laboratory import QUICK, Laboratory, marked
+
+SUBJECTS = ["right", "second_rank_raises", "second_rank_is_killed", "second_rank_hangs"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ranks")
+
+
+@pytest.fixture(scope="module")
+def summary(folder: Path) -> RunSummary:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))
+        patch.setattr("tempfile.tempdir", None)
+        protocol = QUICK.replace("timeout_s: 60", "timeout_s: 45")
+        return Laboratory(folder, SUBJECTS, plugins=SUBJECTS, protocol=protocol, sweep="seq_len: [16], world_size: [2]").run()
+
+
+@pytest.fixture(scope="module")
+def rows(summary: RunSummary) -> dict[str, Result]:
+    return {row.case.subject_label: row for row in summary.results}
+
+
+@pytest.mark.slow
+def test_two_ranks_give_one_time_the_slower_rank_of_each_call_and_keep_both(rows: dict[str, Result]) -> None:
+    row = rows["right"]
+    assert row.status is Status.OK, row.reason
+    assert row.rank is None
+    together, first, second = (row.measurement("time_s", scope) for scope in ("trial", "rank:0", "rank:1"))
+    assert together is not None
+    assert first is not None
+    assert second is not None
+    assert together.samples == tuple(max(pair) for pair in zip(first.samples, second.samples, strict=True))
+    assert row.environment.hard["count"] == 2
+
+
+@pytest.mark.slow
+def test_a_rank_that_raises_is_failed_and_named(rows: dict[str, Result]) -> None:
+    row = rows["second_rank_raises"]
+    assert (row.status, row.rank) == (Status.FAILED, 1), row.reason
+    assert row.reason is not None
+    assert row.reason.startswith("rank 1: ")
+    assert "not on my rank" in row.reason
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_killed_is_crashed_and_named(rows: dict[str, Result]) -> None:
+    row = rows["second_rank_is_killed"]
+    assert (row.status, row.rank) == (Status.CRASHED, 1), row.reason
+    assert row.reason == "rank 1: killed by SIGKILL in phase build"
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs_is_a_timeout_and_named(rows: dict[str, Result]) -> None:
+    row = rows["second_rank_hangs"]
+    assert (row.status, row.rank) == (Status.TIMEOUT, 1), row.reason
+    assert "rank 1 was in phase build" in (row.reason or "")
+
+
+@pytest.mark.slow
+def test_no_rank_is_left_alive(folder: Path, summary: RunSummary) -> None:
+    assert summary.planned == len(summary.results) == 4
+    assert marked(str(folder)) == []
+
+
+def _outcome(end: End = End.BY_ITSELF) -> Outcome:
+    return Outcome(end, Ended(0), 0.0, 1.0)
+
+
+def _reached(*names: str) -> tuple[Phase, ...]:
+    return tuple(Phase(name, float(number)) for number, name in enumerate(names))
+
+
+def test_of_two_ranks_each_call_counts_as_its_slower_one_and_what_has_no_worse_direction_stays_per_rank() -> None:
+    def reply(*samples: float) -> Reply:
+        return Reply(Status.OK, measurements=(Measurement("time_s", "s", samples), Measurement("sm_clock_hz", "Hz", (1e9,))))
+
+    answer = combine({0: reply(1.0, 5.0, 2.0), 1: reply(3.0, 4.0, 2.5)}, {0: (), 1: ()})
+    scopes = {(m.metric, m.scope): m.samples for m in answer.reply.measurements}
+    assert scopes["time_s", "trial"] == (3.0, 5.0, 2.5)
+    assert scopes["time_s", "rank:1"] == (3.0, 4.0, 2.5)
+    assert ("sm_clock_hz", "trial") not in scopes
+
+
+def test_a_rank_that_died_outweighs_what_the_others_say_of_their_broken_connection() -> None:
+    lost = Reply(Status.FAILED, "connection closed", error_type="PeerLostError")
+    phases = {0: _reached("started"), 1: _reached("started", "handover")}
+    assert culprit(_outcome(), {0: lost, 1: None}, phases, [RankFailure(1, -9)]) == (1, -9)
+
+
+def test_a_rank_that_lost_its_peer_is_never_the_culprit_beside_one_that_has_a_reason_of_its_own() -> None:
+    lost = Reply(Status.FAILED, "connection closed", error_type="bench.worker.team.PeerLostError")
+    own = Reply(Status.FAILED, "boom", error_type="ValueError")
+    phases = {0: _reached("a"), 1: _reached("a", "b", "c")}
+    assert culprit(_outcome(), {0: lost, 1: own}, phases, [])[0] == 1
+    oom = dataclasses.replace(own, status=Status.OOM)
+    assert culprit(_outcome(), {0: own, 1: oom}, phases, [])[0] == 1
+
+
+def test_on_a_timeout_the_rank_that_lags_behind_is_the_culprit() -> None:
+    phases = {0: _reached("started", "handover", "build", "warmup"), 1: _reached("started", "handover", "build")}
+    assert culprit(_outcome(End.TIMEOUT), {0: None, 1: None}, phases, [])[0] == 1

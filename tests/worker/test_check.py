@@ -1,0 +1,96 @@
+"""The tolerance, and which errors it sees."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from bench.worker.check import _last_bits_flipped, compare, require, ulp
+from bench.worker.refusals import DisagreesError
+
+
+def test_an_ulp_is_the_spacing_of_the_dtype_at_a_value() -> None:
+    assert ulp(1.0, "fp32") == 2.0**-23
+    assert ulp(1.999, "fp32") == 2.0**-23
+    assert ulp(2.0, "bf16") == 2.0**-6
+    assert ulp(1.0, "tf32") == 2.0**-10
+    assert ulp(0.0, "fp16") == 0.0
+
+
+def tensors(
+    error: float = 0.0, plain_error: float = 0.0, flipped_error: float = 0.0, dtype: torch.dtype = torch.float32
+) -> tuple[torch.Tensor, ...]:
+    exact = torch.ones(8, dtype=torch.float64)
+    got, plain, flipped = (exact.to(dtype) for _ in range(3))
+    got[3] += error
+    plain[5] += plain_error
+    flipped[5] += flipped_error
+    return got, plain, flipped, exact
+
+
+STEP = 2.0**-23
+GRANTED = 8 + 32
+"""In fp32 at values of 1: 8 ulp of the rms, 32 eps of the accumulator times the largest value."""
+
+
+def test_eight_ulp_and_the_accumulators_rounding_are_granted() -> None:
+    assert compare("out", "small", "fp32", *tensors(GRANTED * STEP)).passed
+    assert not compare("out", "small", "fp32", *tensors((GRANTED + 1) * STEP)).passed
+
+
+@pytest.mark.parametrize(("plain", "flipped"), [(4, 0), (0, 4), (4, 3)])
+def test_twice_the_larger_of_both_plain_errors_is_granted(plain: int, flipped: int) -> None:
+    assert compare("out", "small", "fp32", *tensors((GRANTED + 8) * STEP, plain * STEP, flipped * STEP)).passed
+    assert not compare("out", "small", "fp32", *tensors((GRANTED + 9) * STEP, plain * STEP, flipped * STEP)).passed
+
+
+def test_the_accumulators_rounding_is_nothing_in_bf16() -> None:
+    assert compare("out", "small", "bf16", *tensors(8 * 2.0**-7, dtype=torch.bfloat16)).passed
+    assert not compare("out", "small", "bf16", *tensors(9 * 2.0**-7, dtype=torch.bfloat16)).passed
+
+
+def test_fp32_that_is_secretly_computed_in_tf32_is_wrong() -> None:
+    assert not compare("out", "small", "fp32", *tensors(2.0**-11)).passed
+
+
+def test_flipping_moves_numbers_to_their_neighbours_and_back() -> None:
+    tensor = torch.randn(64, generator=torch.Generator().manual_seed(3)).to(torch.bfloat16)
+    moved = _last_bits_flipped({"x": tensor, "index": torch.arange(3)}, "bf16")
+    difference = (moved["x"].double() - tensor.double()).abs() / tensor.double().abs()
+    assert 0 < int((difference > 0).sum()) < 64
+    assert float(difference.max()) <= 2.0**-7
+    assert torch.equal(_last_bits_flipped({"x": moved["x"]}, "bf16")["x"], tensor)
+    assert torch.equal(moved["index"], torch.arange(3))
+
+
+def test_the_three_numbers_are_kept_whether_it_passed_or_not() -> None:
+    check = compare("grad_q", "measured", "fp32", *tensors(0.5, 0.25))
+    assert (check.error, check.plain_error, check.limit) == (0.5, 0.25, pytest.approx(0.5 + GRANTED * STEP))
+    assert check.passed
+    check = compare("grad_q", "measured", "fp32", *tensors(0.75, 0.25))
+    assert (check.error, check.plain_error, check.passed) == (0.75, 0.25, False)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_wrong(bad: float) -> None:
+    got, plain, flipped, exact = tensors()
+    got[0] = bad
+    check = compare("out", "small", "fp32", got, plain, flipped, exact)
+    assert (check.passed, check.error, check.detail) == (False, None, "not finite")
+
+
+def test_a_missing_gradient_another_shape_and_another_dtype_are_wrong() -> None:
+    got, plain, flipped, exact = tensors()
+    assert compare("grad_k", "small", "fp32", None, plain, flipped, exact).detail == "the subject gave none"
+    assert compare("out", "small", "fp32", got[:4], plain, flipped, exact).detail == "shape (4,) instead of (8,)"
+    assert (
+        compare("out", "small", "fp32", got.bfloat16(), plain, flipped, exact).detail == "torch.bfloat16 instead of torch.float32"
+    )
+
+
+def test_a_failure_is_told_with_its_numbers() -> None:
+    with pytest.raises(DisagreesError, match=r"out \(small\): error 0.5 > limit 4.77e-06"):
+        require([compare("out", "small", "fp32", *tensors(0.5, 0.0))])
+    require([compare("out", "small", "fp32", *tensors())])

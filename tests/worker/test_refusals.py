@@ -1,0 +1,98 @@
+"""What a subject raised, as a status with a reason."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from bench.declare import Unavailable, Unsupported
+from bench.records import Status
+from bench.worker.refusals import DisagreesError, Failure, classify
+
+
+def status_of(error: BaseException, *, refuses: tuple[str, ...] = (), building: bool = False) -> Failure:
+    try:
+        raise error
+    except BaseException as caught:  # the chain and the traceback are set by raising
+        return classify(caught, refuses=refuses, building=building)
+
+
+def test_a_subject_that_says_it_is_absent_is_unavailable_in_its_own_words() -> None:
+    failure = status_of(Unavailable("needs a newer driver"))
+    assert (failure.status, failure.reason, failure.traceback) == (Status.UNAVAILABLE, "needs a newer driver", None)
+
+
+def test_a_failed_import_is_unavailable_only_while_the_subject_is_built() -> None:
+    error = ImportError("libcudart.so.12: cannot open shared object file")
+    assert status_of(error, building=True).status is Status.UNAVAILABLE
+    assert "libcudart" in status_of(error, building=True).reason
+    assert status_of(error).status is Status.FAILED
+
+
+def test_not_implemented_and_declared_messages_are_unsupported() -> None:
+    assert status_of(Unsupported("no dropout")).status is Status.UNSUPPORTED
+    assert status_of(NotImplementedError("geqrf")).status is Status.UNSUPPORTED
+    assert status_of(RuntimeError("No available kernel. Aborting."), refuses=("No available kernel",)).status is Status.UNSUPPORTED
+    assert status_of(RuntimeError("No available kernel. Aborting.")).status is Status.FAILED
+
+
+def test_of_a_long_message_only_what_refuses_is_the_reason() -> None:
+    text = "wrapped\n  Hint: advice\n raised NotImplementedError('does not do this.') \nmore"
+    assert status_of(RuntimeError(text), refuses=("does not do",)).reason == "does not do this."
+    assert status_of(RuntimeError("flash: does not do"), refuses=("not do",)).reason == "flash: does not do"
+
+
+def test_a_refusal_that_a_compiler_wrapped_is_found_in_the_chain() -> None:
+    try:
+        try:
+            raise Unsupported("head_dim 512")
+        except Unsupported as inner:
+            raise RuntimeError("compilation failed") from inner
+    except RuntimeError as error:
+        failure = classify(error, refuses=(), building=False)
+    assert (failure.status, failure.reason) == (Status.UNSUPPORTED, "head_dim 512")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 8.00 GiB"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:121] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to"),
+        RuntimeError("std::bad_alloc"),
+    ],
+)
+def test_every_way_of_running_out_of_memory_is_oom(error: BaseException) -> None:
+    assert status_of(error, refuses=(".*",)).status is Status.OOM
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), ValueError("x")])
+def test_whatever_else_a_subject_raises_is_failed_with_its_traceback(error: BaseException) -> None:
+    failure = status_of(error)
+    assert failure.status is Status.FAILED
+    assert failure.error_type == type(error).__name__
+    assert failure.traceback is not None
+    assert type(error).__name__ in failure.reason
+
+
+def test_wrong_numbers_are_incorrect() -> None:
+    assert status_of(DisagreesError("out (small): error 1 > limit 0.1")) == Failure(
+        Status.INCORRECT, "out (small): error 1 > limit 0.1"
+    )
+
+
+def test_an_exception_whose_text_cannot_be_read_still_becomes_a_row() -> None:
+    class Hostile(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    failure = status_of(Hostile())
+    assert failure.status is Status.FAILED
+    assert "Hostile" in failure.reason
+
+
+def test_reasons_can_be_stored_whatever_is_in_them() -> None:
+    failure = status_of(ValueError("\ud800 \0 <script> 'q' " + "x" * 10_000))
+    failure.reason.encode()
+    assert "\0" not in failure.reason
+    assert len(failure.reason) <= 2_000

@@ -1,0 +1,239 @@
+"""Whole trials: the order of phases, what a reply holds, and subjects that are wrong in every way that we could think of."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.records import Pass, Protocol, Request, Status, dump
+from bench.worker.phases import PHASES
+from bench.worker.trial import run_trial
+from tests.worker.trials import answer, attention, only, plugin, rms_norm
+
+
+def phases(directory: Path) -> list[str]:
+    return [json.loads(line)["phase"] for line in (directory / "phases.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("pass_", Pass)
+@pytest.mark.parametrize("of", [attention("eager"), rms_norm("torch_native")])
+def test_a_good_subject_gets_a_whole_reply(tmp_path: Path, of: object, pass_: Pass) -> None:
+    import dataclasses
+
+    reply = answer(tmp_path, dataclasses.replace(of, pass_=pass_))  # type: ignore[type-var]
+    assert (reply.status, reply.reason) == (Status.OK, None)
+    assert phases(tmp_path) == list(PHASES)
+    assert 5 <= len(only(reply, "time_s").samples) <= 20
+    assert only(reply, "peak_bytes").samples[0] > 0
+    assert only(reply, "build_s").samples[0] >= 0
+    assert only(reply, "import_s").samples[0] >= 0
+    assert only(reply, "compile_cold_s").samples[0] >= 0
+    saved = {m.metric for m in reply.measurements} & {"saved_bytes", "saved_input_bytes"}
+    assert len(saved) == (2 if pass_.differentiates else 0)
+    assert reply.proof is not None
+    assert reply.proof.verdict == "proved"
+    assert reply.cost is not None
+    assert reply.cost.flops
+    at = {(check.tensor, check.at) for check in reply.checks}
+    assert {("out", "small"), ("out", "measured"), ("out", "finite")} <= at
+    assert any(name.startswith("grad_") for name, _ in at) == pass_.differentiates
+    assert reply.runtime["torch"]
+    assert reply.runtime["torch_threads"] == 1
+    assert reply.conditions["sampling_stopped_by"] in ("noise", "settled", "time", "count")
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_every_gradient_is_compared_at_the_measured_shape_too(tmp_path: Path) -> None:
+    reply = answer(tmp_path, attention("sdpa_flash", pass_=Pass.BACKWARD))
+    measured = {check.tensor for check in reply.checks if check.at == "measured"}
+    assert measured == {"out", "grad_q", "grad_k", "grad_v"}
+
+
+def test_cold_caches_are_flushed_before_each_sample(tmp_path: Path) -> None:
+    protocol = Protocol(min_samples=3, max_samples=3, max_warmup_s=0.01)
+    reply = answer(tmp_path, attention("sdpa_flash", cache="cold"), protocol=protocol)
+    assert reply.status is Status.OK
+    assert only(reply, "time_s").calls_per_sample == 1
+    assert reply.conditions["flush_bytes"] > 0
+
+
+def test_under_an_interpreter_nothing_is_timed(tmp_path: Path) -> None:
+    reply = answer(tmp_path, attention("eager", device="cpu-interpreter"))
+    assert reply.status is Status.OK, reply.reason
+    assert "sampling" not in phases(tmp_path)
+    assert {m.metric for m in reply.measurements}.isdisjoint({"time_s", "cycles"})
+    assert only(reply, "peak_bytes").samples[0] > 0
+
+
+WRONG = {
+    "wrong_output": "    return lambda q, k, v: right(q, k, v) * 1.001",
+    "wrong_gradient": (
+        "    class Wrong(torch.autograd.Function):\n"
+        "        @staticmethod\n        def forward(ctx, x): return x.clone()\n"
+        "        @staticmethod\n        def backward(ctx, g): return g * 1.01\n"
+        "    return lambda q, k, v: right(Wrong.apply(q), k, v)"
+    ),
+    "cuts_the_graph": "    return lambda q, k, v: right(q, k, v).detach()",
+    "no_gradient": "    return lambda q, k, v: right(q, k.detach(), v)",
+    "wrong_when_long": "    return lambda q, k, v: right(q, k, v) * (1.0 if q.shape[2] <= 160 else 1.001)",
+    "not_finite_when_long": (
+        "    def attention(q, k, v):\n        out = right(q, k, v)\n"
+        "        return out if q.shape[2] <= 160 else out + torch.zeros_like(out).index_fill(2, torch.tensor([3]), float('inf'))\n"
+        "    return attention"
+    ),
+    "forgets_one_head_when_long": (
+        "    def attention(q, k, v):\n        out = right(q, k, v)\n"
+        "        if q.shape[2] > 160:\n            out = out.clone()\n            out[-1, -1, -1] *= 1.01\n"
+        "        return out\n    return attention"
+    ),
+    "another_shape": "    return lambda q, k, v: right(q, k, v)[:, :, :-1]",
+    "another_dtype": "    return lambda q, k, v: right(q, k, v).double()",
+    "remembers": (
+        "    memory = []\n    def attention(q, k, v):\n"
+        "        if not memory:\n            memory.append(right(q, k, v).detach())\n"
+        "        return memory[0].clone().requires_grad_(q.requires_grad)\n    return attention"
+    ),
+    "remembers_the_forward": (
+        "    memory = []\n    def attention(q, k, v):\n"
+        "        out = right(q, k, v)\n        if not memory:\n            memory.append(out.detach().clone())\n"
+        "        return out - (out - memory[0]).detach()\n    return attention"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_subject_is_incorrect_and_has_no_number_that_could_be_shown(tmp_path: Path, name: str) -> None:
+    path = plugin(tmp_path, name, WRONG[name])
+    case = attention(name, pass_=Pass.FORWARD_BACKWARD, params={"seq_len": 200})
+    reply = answer(tmp_path, case, plugins=(path,))
+    assert reply.status is Status.INCORRECT, reply.traceback or reply.reason
+    assert reply.measurements == ()
+    assert reply.reason
+    assert any(not check.passed for check in reply.checks)
+
+
+def test_a_subject_that_lies_about_its_kernel_is_incorrect(tmp_path: Path) -> None:
+    path = plugin(tmp_path, "liar", "    return right", 'proof={"ops": ["flash_attention"], "not": ["aten::bmm"]}')
+    reply = answer(tmp_path, attention("liar"), plugins=(path,))
+    assert reply.status is Status.INCORRECT
+    assert reply.measurements == ()
+    assert reply.proof is not None
+    assert reply.proof.verdict == "disproved"
+    assert "aten::bmm" in reply.proof.observed
+    assert "another kernel ran" in str(reply.reason)
+
+
+def test_a_right_plugin_without_a_proof_is_ok_and_says_that_none_was_declared(tmp_path: Path) -> None:
+    path = plugin(tmp_path, "right", "    return right")
+    reply = answer(tmp_path, attention("right", pass_=Pass.FORWARD_BACKWARD), plugins=(path,))
+    assert reply.status is Status.OK, reply.reason
+    assert reply.proof is not None
+    assert reply.proof.verdict == "not_declared"
+
+
+REFUSING = {
+    "raises": ("    raise ValueError('broken here')", "", Status.FAILED, "build"),
+    "raises_in_the_call": ("    def f(q, k, v):\n        raise ValueError('x')\n    return f", "", Status.FAILED, "first_call"),
+    "leaves": ("    return lambda q, k, v: exit(0)", "", Status.FAILED, "first_call"),
+    "interrupts": ("    def f(q, k, v):\n        raise KeyboardInterrupt\n    return f", "", Status.FAILED, "first_call"),
+    "cannot": ("    raise Unsupported('only on Tuesdays')", "", Status.UNSUPPORTED, "build"),
+    "absent": ("    import no_such_package", "", Status.UNAVAILABLE, "build"),
+    "not_installed": ("    return right", "requires=['no-such-package-at-all>=2']", Status.UNAVAILABLE, "import"),
+    "other_device": ("    return right", "devices=['cuda']", Status.UNSUPPORTED, "import"),
+    "other_dtype": ("    return right", "dtypes=['bf16']", Status.UNSUPPORTED, "import"),
+    "other_pass": ("    return right", "passes=['backward']", Status.UNSUPPORTED, "import"),
+    "words": (
+        "    def f(q, k, v):\n        raise RuntimeError('CUSTOM: head_dim must be 7')\n    return f",
+        "refuses=['head_dim must be']",
+        Status.UNSUPPORTED,
+        "first_call",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSING)
+def test_a_subject_that_does_not_run_becomes_a_row_with_its_reason(tmp_path: Path, name: str) -> None:
+    body, declaration, status, phase = REFUSING[name]
+    reply = answer(tmp_path, attention(name), plugins=(plugin(tmp_path, name, body, declaration),))
+    assert (reply.status, reply.phase) == (status, phase), reply.traceback
+    assert reply.reason
+    assert reply.measurements == ()
+    if status is Status.FAILED:
+        assert reply.traceback is not None
+        assert f"{name}.py" in reply.traceback or name == "leaves"
+        assert "trial.py" not in reply.traceback
+
+
+def test_a_subject_that_takes_all_memory_is_oom_and_the_limit_is_lifted_again(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    path = plugin(
+        tmp_path,
+        "greedy",
+        "    kept = []\n    def f(q, k, v):\n        while True:\n            kept.append(torch.ones(2**22))\n    return f",
+    )
+    reply = answer(tmp_path, attention("greedy"), plugins=(path,), protocol=Protocol(host_memory_limit_bytes=200 * 2**20))
+    assert reply.status is Status.OOM
+    assert "allocate" in str(reply.reason)
+    assert reply.measurements == ()
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+def test_what_cannot_be_read_before_the_hand_over_is_our_own_error(tmp_path: Path) -> None:
+    (tmp_path / "request.json").write_text("{}")
+    with pytest.raises(ValueError, match="case"):
+        run_trial(tmp_path)
+    assert phases(tmp_path) == ["started"]
+    assert not (tmp_path / "reply.json").exists()
+
+
+def test_a_plugin_that_cannot_be_imported_is_the_subjects_fault(tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text("import no_such_package\n")
+    reply = answer(tmp_path, attention("broken"), plugins=(path,))
+    assert reply.status is Status.UNAVAILABLE
+    assert "no_such_package" in str(reply.reason)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "body", "status"),
+    [
+        ("in_step", "    return right", Status.OK),
+        (
+            "one_raises",
+            "    import os\n    if os.environ['RANK'] == '1':\n        raise ValueError('rank one only')\n    return right",
+            Status.FAILED,
+        ),
+    ],
+)
+def test_two_ranks_take_the_same_samples_and_each_replies(tmp_path: Path, name: str, body: str, status: Status) -> None:
+    path = plugin(tmp_path, name, body)
+    case = attention(name, world_size=2)
+    protocol = Protocol(min_samples=5, max_samples=50, min_sampling_s=0.0, max_sampling_s=1.0, max_warmup_s=0.2)
+    (tmp_path / "request.json").write_text(json.dumps(dump(Request(case, protocol, seed=1, threads=1, plugins=(str(path),)))))
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+        "-m", "bench.worker.rank", str(tmp_path),
+    ]  # fmt: skip
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr
+    replies = [json.loads((tmp_path / f"reply.{rank}.json").read_text()) for rank in (0, 1)]
+    assert [reply["rank"] for reply in replies] == [0, 1]
+    if status is Status.OK:
+        assert [reply["status"] for reply in replies] == ["ok", "ok"], replies
+        counts = [[len(m["samples"]) for m in reply["measurements"] if m["metric"] == "time_s"] for reply in replies]
+        assert counts[0] == counts[1]
+    else:
+        assert replies[1]["reason"] == "ValueError: rank one only"
+        assert replies[0]["status"] == "failed"
+        assert replies[0]["error_type"].endswith("PeerLostError")
+    assert phases_of_rank(tmp_path, 1)[-1] == "replied"
+
+
+def phases_of_rank(directory: Path, rank: int) -> list[str]:
+    return [json.loads(line)["phase"] for line in (directory / f"phases.{rank}.jsonl").read_text().splitlines()]
