@@ -26,7 +26,9 @@ BUDGET ?= $(if $(FULL),,$(if $(filter cpu,$(PROFILE)),7m,18m))
 DEVICE ?= auto
 MODEL ?=
 SEQ ?=
-REPORT ?= reports/bench-$(shell date +%Y%m%d-%H%M%S).html
+ifndef REPORT
+REPORT := reports/bench-$(shell date +%Y%m%d-%H%M%S).html
+endif
 PYTEST_ARGS ?=
 
 # The most useful answer first.

@@ -1,17 +1,17 @@
 """The errors that a user can fix, and the two refusals that a subject may raise.
 
-    Exception
-    ├── BenchError              a user can fix it: one clear message, exit code 2, no traceback
-    │   ├── SuiteError          mistakes in a suite file or in --set/--filter; holds every one of them
-    │   ├── SelectionError      nothing, or more than one thing, answers to what was asked for
-    │   ├── PluginError         a plug-in file or entry point that cannot be loaded
-    │   ├── DeviceError         the device asked for is absent, or torch does not see it
-    │   ├── LockError           another run holds the device and we were told not to wait
-    │   └── StoreError          the database cannot be read or written, or has another schema
-    ├── HarnessError            our own bug: stops the run, traceback, exit code 2
-    └── Refusal                 a subject's answer, turned into a status by the worker
-        ├── Unavailable         package or device absent, or its import fails
-        └── Unsupported         it cannot, by its own declaration or by the library's words
+Exception
+├── BenchError              a user can fix it: one clear message, exit code 2, no traceback
+│   ├── SuiteError          mistakes in a suite file or in --set/--filter; holds every one of them
+│   ├── SelectionError      nothing, or more than one thing, answers to what was asked for
+│   ├── PluginError         a plug-in file or entry point that cannot be loaded
+│   ├── DeviceError         the device asked for is absent, or torch does not see it
+│   ├── LockError           another run holds the device and we were told not to wait
+│   └── StoreError          the database cannot be read or written, or has another schema
+├── HarnessError            our own bug: stops the run, traceback, exit code 2
+└── Refusal                 a subject's answer, turned into a status by the worker
+    ├── Unavailable         package or device absent, or its import fails
+    └── Unsupported         it cannot, by its own declaration or by the library's words
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ class Status(StrEnum):
 class Pass(StrEnum):
     """Which part of the computation is timed.
 
-    FORWARD runs without autograd. BACKWARD times the backward alone, after an untimed forward. FORWARD_BACKWARD times both, as training does.
+    FORWARD runs without autograd. BACKWARD times the backward alone, after an untimed forward. FORWARD_BACKWARD times both, as in
+    training.
     """
 
     FORWARD = "forward"
@@ -176,7 +177,9 @@ METRICS: Mapping[str, Metric] = {
         Metric("saved_bytes", "byte", "lower", "bytes that autograd keeps between forward and backward, parameters excluded"),
         Metric("saved_input_bytes", "byte", "none", "the part of saved_bytes that is the pass's own inputs"),
         Metric("peak_reserved_bytes", "byte", "lower", "highest bytes that the caching allocator held, above the start (CUDA)"),
-        Metric("peak_requested_bytes", "byte", "lower", "highest bytes that were asked for, before rounding by the allocator (CUDA)"),
+        Metric(
+            "peak_requested_bytes", "byte", "lower", "highest bytes that were asked for, before rounding by the allocator (CUDA)"
+        ),
         Metric("device_used_bytes", "byte", "lower", "growth of the device's used memory as the driver sees it (CUDA)"),
         Metric("allocator_retries", "count", "lower", "times the caching allocator had to free its cache and try again (CUDA)"),
         Metric("sm_clock_hz", "Hz", "none", "SM clock read on the device around each block of samples (CUDA)"),
@@ -185,11 +188,14 @@ METRICS: Mapping[str, Metric] = {
         Metric("import_s", "s", "lower", "importing what the subject needs, in its own process", harness=False),
         Metric("build_s", "s", "lower", "building the subject: its builder and its modules"),
         Metric("compile_cold_s", "s", "lower", "first call of the subject with empty compile caches, less one warm call"),
-        Metric("compile_warm_s", "s", "lower", "first call of the subject with the run's compile caches filled, less one warm call"),
+        Metric(
+            "compile_warm_s", "s", "lower", "first call of the subject with the run's compile caches filled, less one warm call"
+        ),
         Metric("fork_s", "s", "lower", "from the request to the first line of the trial's own process", harness=True),
         Metric("device_init_s", "s", "lower", "creating the device context (CUDA)", harness=True),
         Metric("inputs_s", "s", "lower", "making inputs and parameters", harness=True),
         Metric("check_s", "s", "lower", "comparing with the float64 reference", harness=True),
+        Metric("timer_s", "s", "lower", "making the timer: on CUDA its kernels and buffers", harness=True),
         Metric("warmup_s", "s", "lower", "calls until the time was stable", harness=True),
         Metric("sampling_s", "s", "lower", "the timed calls", harness=True),
         Metric("memory_s", "s", "lower", "the memory pass", harness=True),
@@ -325,6 +331,8 @@ class Request:
     """Absolute paths of lone-file plug-ins."""
     cold_caches: bool = True
     """True for a case's first trial of a run: its compile time is the cold one."""
+    verify: bool = True
+    """True for a case's first trial of a run: compare with the reference and prove what ran. The others only look for finiteness."""
     rendezvous: str | None = None
     """`tcp://` or `file://` address for world_size > 1 when the launcher's environment gives none."""
     device_index: int = 0

@@ -58,7 +58,9 @@ def measurement(metric: str = "time_s", samples: tuple[float, ...] = (1.0e-3, 1.
     return dataclasses.replace(Measurement(metric, METRICS[metric].unit, samples), **changes)
 
 
-def result(run_id: str = "run-1", of: Case | None = None, *, index: int = 0, time_s: float = 1e-3, peak: float = 2**20, **changes: Any) -> Result:
+def result(
+    run_id: str = "run-1", of: Case | None = None, *, index: int = 0, time_s: float = 1e-3, peak: float = 2**20, **changes: Any
+) -> Result:
     status = changes.get("status", Status.OK)
     measured = status is Status.OK
     made = Result(

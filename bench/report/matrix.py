@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bench import stats
 from bench.records import Status
+from bench.report.answers import FEW_TRIALS
 from bench.report.figures import status_word
 from bench.report.layout import Facet
 from bench.report.summary import PEAK, TIME, CaseSummary, Spread
@@ -22,7 +23,7 @@ class MatrixCell:
     time_ratio: Spread | None
     peak_ratio: Spread | None
     tint: str
-    """`faster` or `slower` where the ranges over trials do not touch the baseline's, else nothing."""
+    """`faster` or `slower` where there are enough trials and the ranges over trials do not touch the baseline's, else nothing."""
     row_id: str | None
     ended: str | None
     """`3 of 5 trials, 2 timeout` where trials of the case ended differently."""
@@ -64,7 +65,7 @@ def _cell(facet: Facet, label: str, x: float | int | None, row_ids: Mapping[tupl
     base_values = base.values if base is not None and base.status is Status.OK else {}
     base_time, base_peak = base_values.get(TIME), base_values.get(PEAK)
     tint = ""
-    if time and base_time and time.n > 1 and base_time.n > 1 and not time.overlaps(base_time):
+    if time and base_time and min(time.n, base_time.n) >= FEW_TRIALS and not time.overlaps(base_time):
         tint = "faster" if time.median < base_time.median else "slower"
     counts = summary.counts
     ended = None

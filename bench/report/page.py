@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bench import __version__
 from bench.records import METHOD_VERSION, METRICS, Result, Run, Scalar, Status
 from bench.report import figures, units
-from bench.report.answers import QUESTIONS, Doubt, Reading, doubts, ratio_words, readings, value_words
+from bench.report.answers import FEW_TRIALS, QUESTIONS, Doubt, Reading, doubts, ratio_words, readings, value_words
 from bench.report.island import as_script_text, island
 from bench.report.layout import MAX_LINES, Facet, Section, sections
 from bench.report.matrix import MatrixRow, matrix
@@ -217,7 +217,7 @@ def _templates() -> Templates:
         value_words=value_words, ratio_words=ratio_words, status_words=STATUS_WORDS, word=figures.status_word,
         range_words=lambda value, metric: units.range_in_unit(value.low, value.high, units.metric_unit(metric)),
         TIME=TIME, PEAK=PEAK, SAVED=SAVED, dash_arrays=figures.DASH_ARRAYS, marker_paths=MARKER_PATHS,
-        shown_readings=SHOWN_READINGS, version=__version__, method_version=METHOD_VERSION, metrics=METRICS,
+        shown_readings=SHOWN_READINGS, version=__version__, method_version=METHOD_VERSION, metrics=METRICS, few_trials=FEW_TRIALS,
     )  # fmt: skip
     return made
 

@@ -1,10 +1,11 @@
 """Plans and measures: the only room that starts workers, and that writes their rows."""
 
-from bench.run.execute import Progress, RunSummary, describe, execute
+from bench.run.execute import Progress, RunSummary, execute
 from bench.run.options import RunOptions, parse_shard
 from bench.run.plan import Plan, make_plan
 from bench.run.rerun import Rerun, rerun
 from bench.run.resume import resume
+from bench.run.rows import describe
 
 __all__ = [
     "Plan",

@@ -46,7 +46,8 @@ def case_filters(case: Case, suite: Suite) -> tuple[str, ...]:
     axes += [
         axis for axis, values in suite.sweep.items() if len(values) > 1 or (axis == "model" and isinstance(values[0], Mapping))
     ]
-    return tuple(f"{axis}={_filter_text(case.axis_value(axis))}" for axis in axes)
+    held = {*case.subject, *case.params, *case.point_data()}  # a window is no part of a case with another mask
+    return tuple(f"{axis}={_filter_text(case.axis_value(axis))}" for axis in axes if axis in held)
 
 
 def _filter_text(value: Scalar) -> str:

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING
 
 import bench
 from bench.errors import HarnessError, StoreError
-from bench.machine import Device, environment, revision
+from bench.machine import Device, revision
 from bench.processes import adopting_orphans
-from bench.records import Environment, Result, Run, RunState, Scalar, Status, Trial, dump
-from bench.run.commands import case_command, run_command
+from bench.records import Reply, Result, Run, RunState, Status, Trial, dump
+from bench.run.commands import run_command
 from bench.run.interrupt import stop_requests
+from bench.run.limits import above_data_sheet, invalid, unthrottled
 from bench.run.locks import device_lock
 from bench.run.options import RunOptions
 from bench.run.plan import Plan, refused, trial_seed
 from bench.run.preflight import PREFLIGHT
 from bench.run.ranks import Answer
-from bench.run.traces import cost_measurements
+from bench.run.rows import RowMaker, describe
 from bench.run.worker import Measured, Worker
 
 if TYPE_CHECKING:
@@ -34,10 +35,11 @@ if TYPE_CHECKING:
     from bench.store import Store
     from bench.suite import Suite
 
+SETTLES = (Status.UNAVAILABLE, Status.UNSUPPORTED, Status.INCORRECT)
+"""What a case's first trial finds for all of them: the others get the same row without a process."""
+
 TrialKey = tuple[str, str, int, int]
 """(case key, arm, index, attempt): unique within a run."""
-
-LONGEST_REASON = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +56,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """How a run came out. Counts are of rows stored by this call; `before` are those that an earlier call had stored."""
+    """How a run came out. Counts are of rows stored by this call; `before` are those that earlier calls had stored."""
 
     run_id: str
     state: RunState
     planned: int
     counts: Mapping[Status, int]
     before: int = 0
+    ok_before: int = 0
     duration_s: float = 0.0
     results: tuple[Result, ...] = field(default=(), repr=False)
 
@@ -69,7 +72,7 @@ class RunSummary:
         """0 done (a spent budget included) · 3 no row is ok · 130 interrupted."""
         if self.state is RunState.INTERRUPTED:
             return 130
-        return 0 if self.counts.get(Status.OK, 0) or self.before else 3
+        return 0 if self.counts.get(Status.OK, 0) or self.ok_before else 3
 
 
 def trial_key(trial: Trial) -> TrialKey:
@@ -97,9 +100,8 @@ def execute(
     progress: Callable[[Progress], None] = silent,
     clock: Callable[[], float] = time.monotonic,
     resumed: Run | None = None,
-    done: Collection[TrialKey] = (),
 ) -> RunSummary:
-    """Measures the trials of `plan` that are not `done`, a row each, in a new run or in `resumed`.
+    """Measures the trials of `plan`, a row each, in a new run; or those that `resumed` lacks, in that one.
 
     The first Ctrl-C or TERM ends the trial in progress without a row and returns with state INTERRUPTED. Raises LockError,
     DeviceError, StoreError (rows before it are stored; its text says how to go on) and HarnessError (the run is BROKEN then).
@@ -115,18 +117,27 @@ def execute(
     with stop_requests() as stop, adopting_orphans():
 
         def remark(text: str) -> None:
-            progress(Progress(text, len(done), len(plan.trials), plan.estimated_s))
+            progress(Progress(text, 0, len(plan.trials), plan.estimated_s))
 
         lock = device_lock(device.lock_name, run_id=run_id, command=command, wait=options.wait_for_lock, waiting=remark, stop=stop)
         with lock as held:
             if not held:
-                return RunSummary(run_id, RunState.INTERRUPTED, len(plan.trials), {}, before=len(done))
+                return RunSummary(run_id, RunState.INTERRUPTED, len(plan.trials), {})
+            # Under the lock: until a moment ago another process may have been at this run.
+            done = _rows_before(resumed, plan, store)
             new_run = None if resumed else _new_run(run_id, plan, suite, device, options, command)
             folder = Path(tempfile.mkdtemp(prefix="stepbench-"))
-            execution = _Execution(
-                plan, suite, store, device, catalogue, options, progress, clock, run_id, frozenset(done), stop, folder
-            )
+            execution = _Execution(plan, suite, store, device, catalogue, options, progress, clock, run_id, done, stop, folder)
             return execution.run(new_run)
+
+
+def _rows_before(resumed: Run | None, plan: Plan, store: Store) -> dict[TrialKey, Status]:
+    """The trials of the plan that have a row already, with its status."""
+    if resumed is None:
+        return {}
+    planned = {trial_key(trial) for trial in plan.trials}
+    rows = {trial_key(row.trial): row.status for row in store.results([resumed.id], include_excluded=True)}
+    return {key: status for key, status in rows.items() if key in planned}
 
 
 def _new_run(run_id: str, plan: Plan, suite: Suite, device: Device, options: RunOptions, command: str) -> Run:
@@ -166,14 +177,12 @@ class _Execution:
         progress: Callable[[Progress], None],
         clock: Callable[[], float],
         run_id: str,
-        done: frozenset[TrialKey],
+        done: Mapping[TrialKey, Status],
         stop: Callable[[], bool],
         folder: Path,
     ) -> None:
         self._plan = plan
-        self._suite = suite
         self._store = store
-        self._device = device
         self._options = options
         self._progress = progress
         self._clock = clock
@@ -189,11 +198,10 @@ class _Execution:
         self._guessed_s = 0.0
         self._spent_s = 0.0
         self._keep_folder = False
+        self._device = device
+        self._settled: dict[str, Reply] = {}
         self._refusals = plan.refusals or refused({case.key: case for case in plan.cases}, catalogue)
-        self._commands: dict[str, str] = {}
-        self._environments: dict[str, Environment] = {}
-        self._runtimes: dict[str, Mapping[str, Scalar]] = {}
-        self._latest_runtime: Mapping[str, Scalar] = {}
+        self._row_maker = RowMaker(run_id, suite, device, options, trials=plan.protocol.trials)
 
     def run(self, new_run: Run | None) -> RunSummary:
         """All blocks, to the end, the budget or a signal. The run is stored once its server stands: no run without a torch."""
@@ -210,9 +218,8 @@ class _Execution:
             state = self._all_blocks(began)
         except HarnessError as error:
             self._keep_folder = True
-            raise HarnessError(
-                f"{error}\nThe run's files are kept in {self._folder}; bench run --resume {self._run_id} goes on"
-            ) from error
+            further = f"; bench run --resume {self._run_id} goes on" if stored else ""
+            raise HarnessError(f"{error}\nThe run's files are kept in {self._folder}{further}") from error
         except KeyboardInterrupt:
             state = RunState.INTERRUPTED
             raise
@@ -224,7 +231,10 @@ class _Execution:
                 self._finish(state)
         counts = Counter(row.status for row in self._rows)
         duration_s = self._clock() - began
-        return RunSummary(self._run_id, state, len(self._plan.trials), counts, len(self._done), duration_s, tuple(self._rows))
+        ok_before = sum(status is Status.OK for status in self._done.values())
+        return RunSummary(
+            self._run_id, state, len(self._plan.trials), counts, len(self._done), ok_before, duration_s, tuple(self._rows)
+        )
 
     def _start(self) -> None:
         """Starts the server, unless every answer is known without one."""
@@ -260,80 +270,39 @@ class _Execution:
     def _trial(self, trial: Trial) -> Result | None:
         seed = trial_seed(self._plan.seed, trial)
         started_at = utc_now()
-        refusal = self._refusals.get(trial.case.key)
+        refusal = self._refusals.get(trial.case.key) or self._settled.get(trial.case.key)
         if refusal is not None:
-            return self._result(trial, seed, started_at, Measured(Answer(refusal, None, ()), None, {}, "", 0.0))
-        measured = self._worker.measure(trial, self._plan.protocol, seed)
-        return None if measured is None else self._result(trial, seed, started_at, measured)
-
-    def _result(self, trial: Trial, seed: int, started_at: str, measured: Measured) -> Result:
-        from bench.store import new_id
-
+            measured: Measured | None = Measured(Answer(refusal, None, ()), None, {}, "", 0.0)
+        else:
+            measured = unthrottled(lambda: self._worker.measure(trial, self._plan.protocol, seed), self._pause)
+        if measured is None:
+            return None
         reply = measured.answer.reply
-        measurements = reply.measurements
-        if reply.status is Status.INCORRECT:
-            measurements = ()  # wrong numbers have no time; the worker gives none, and this is the last door
-        if measured.outcome is not None:
-            measurements += cost_measurements(
-                measured.answer.phases, requested=measured.outcome.requested, ended=measured.outcome.ended, already=measurements
-            )
-        log = measured.log
-        if reply.traceback and reply.traceback not in log:
-            log = f"{log.rstrip()}\n{reply.traceback}".lstrip()
-        return Result(
-            id=new_id(),
-            run_id=self._run_id,
-            trial=trial,
-            status=reply.status,
-            reason=None if reply.reason is None else _cut(reply.reason),
-            environment=self._environment(trial, reply.runtime),
-            started_at=started_at,
-            duration_s=measured.duration_s,
-            seed=seed,
-            command=self._command(trial),
-            error_type=reply.error_type,
-            phase=reply.phase,
-            rank=measured.answer.rank,
-            measurements=measurements,
-            checks=reply.checks,
-            proof=reply.proof,
-            cost=reply.cost,
-            conditions={**measured.conditions, **reply.conditions},
-            log=log,
-            harness_version=bench.__version__,
-        )
+        if reply.status is Status.OK and (reason := above_data_sheet(trial.case, reply, self._device)) is not None:
+            measured = invalid(measured, reason)
+        if refusal is None and reply.status in SETTLES:
+            reason = f"as trial {trial.index} of this case found: {reply.reason}"
+            self._settled[trial.case.key] = Reply(reply.status, reason, error_type=reply.error_type, phase=PREFLIGHT)
+        variables = self._worker.variables(trial)
+        return self._row_maker.row(trial, measured, seed=seed, started_at=started_at, variables=variables)
 
-    def _environment(self, trial: Trial, runtime: Mapping[str, Scalar]) -> Environment:
-        """A row without the worker's answer gets what the worker said of the same subject, or of any: it is the same machine."""
-        subject = trial.case.subject_label
-        if runtime:
-            self._runtimes[subject] = self._latest_runtime = runtime
-        runtime = runtime or self._runtimes.get(subject, self._latest_runtime)
-        memo = json.dumps([dict(runtime), trial.case.world_size, trial.case.device], sort_keys=True)
-        if memo not in self._environments:
-            self._environments[memo] = environment(
-                self._device,
-                threads=self._suite.threads,
-                runtime=runtime,
-                world_size=trial.case.world_size,
-                under_test=self._suite.under_test,
-                variables=self._worker.variables(trial),
-            )
-        return self._environments[memo]
-
-    def _command(self, trial: Trial) -> str:
-        key = trial.case.key
-        if key not in self._commands:
-            trials = self._plan.protocol.trials
-            self._commands[key] = case_command(trial.case, self._suite, self._options, trials=trials)
-        return self._commands[key]
+    def _pause(self, seconds: float) -> bool:
+        self._tell(f"clocks are held back by heat or hardware: waiting {seconds:g} s before the trial is measured again")
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if self._stop():
+                return False
+            time.sleep(0.1)
+        return True
 
     def _commit(self, result: Result) -> None:
         try:
-            self._store.add_result(result)
+            added = self._store.add_result(result)
         except StoreError as error:
             raise StoreError(self._rescue(result, error)) from error
         self._worker.tidy()
+        if not added:
+            raise HarnessError(f"the trial of {describe(result)} has a row already, though this process alone holds the device")
         self._rows.append(result)
         if result.phase != PREFLIGHT:
             self._spent_s += result.duration_s
@@ -350,7 +319,8 @@ class _Execution:
         except OSError as second:
             kept = f"The trial that could not be stored will be measured again ({second})."
         done = len(self._done) + len(self._rows)
-        return f"{error}\n{done} of {len(self._plan.trials)} rows are stored. {kept}\nThen: bench run --resume {self._run_id}"
+        then = f"Then: bench run --resume {self._run_id} (with the same --db)"
+        return f"{error}\n{done} of {len(self._plan.trials)} rows are stored. {kept}\n{then}"
 
     def _finish(self, state: RunState) -> None:
         # Where the database takes nothing more, the error on its way says so already; the run stays `running` and can be resumed.
@@ -367,20 +337,3 @@ class _Execution:
         left = [[trial for trial in block if trial_key(trial) not in stored] for block in self._blocks]
         done = len(self._done) + len(self._rows)
         self._progress(Progress(text, done, len(self._plan.trials), self._seconds_left(left), result))
-
-
-def describe(result: Result) -> str:
-    """A row in one line: what, and how it came out."""
-    case = result.case
-    words = [case.workload, case.subject_label, str(case.pass_), case.dtype]
-    words += [f"{name}={value}" for name, value in case.params.items() if name in ("model", "seq_len", "batch")]
-    answer = str(result.status) if result.reason is None else f"{result.status}: {result.reason.splitlines()[0]}"
-    return f"{' '.join(words)} #{result.trial.index}: {answer}"
-
-
-def _cut(reason: str) -> str:
-    return (
-        reason
-        if len(reason) <= LONGEST_REASON
-        else f"{reason[:LONGEST_REASON]} [... {len(reason) - LONGEST_REASON} characters more]"
-    )

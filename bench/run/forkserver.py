@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,11 +81,18 @@ class ForkServer:
     def pid(self) -> int:
         return self._process.pid
 
-    def start(self) -> None:
-        """Waits until torch is imported and fills `facts`. Raises BenchError where it cannot be imported, ServerDied on a kill."""
+    def start(self, stop: Callable[[], bool]) -> bool:
+        """Waits until torch is imported and fills `facts`; False where `stop` turned true meanwhile.
+
+        Raises BenchError where torch cannot be imported, ServerDied where somebody killed the server.
+        """
         deadline = time.monotonic() + _START_TIMEOUT_S
+        message = None
         try:
-            message = self._message(deadline)
+            while message is None and time.monotonic() < deadline:
+                if stop():
+                    return False
+                message = self._message(time.monotonic() + 0.1)
         except ServerDied:
             if self._process.returncode < 0:
                 raise  # somebody killed it: not a fault of ours
@@ -95,6 +102,7 @@ class ForkServer:
         if message["event"] == "failed":
             raise BenchError(f"torch cannot be imported by {sys.executable}: {message['message']}\n{self._log_tail()}")
         self.facts = message["facts"]
+        return True
 
     def begin(self, directory: Path, world_size: int) -> int:
         """Starts the trial of `directory` and returns its pid. Raises ServerDied, or HarnessError where the server refuses."""

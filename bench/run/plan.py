@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bench.records import Case, Protocol, Reply, Trial, fingerprint
+from bench.run.canaries import canary_cases
 from bench.run.options import RunOptions
 from bench.run.preflight import PREFLIGHT, preflight
 from bench.stats import median
@@ -66,15 +67,25 @@ class Plan:
 
 
 def make_plan(
-    suite: Suite, expansion: Expansion, options: RunOptions, *, store: Store | None = None, catalogue: Catalogue | None = None
+    suite: Suite,
+    expansion: Expansion,
+    options: RunOptions,
+    *,
+    store: Store | None = None,
+    catalogue: Catalogue | None = None,
+    canaries: bool = True,
 ) -> Plan:
-    """The plan of a suite's cases. The same seed and cases give the same plan, on every machine.
+    """The plan of a suite's cases, the canaries first. The same seed and cases give the same plan, on every machine.
 
     With `store` minutes are guessed from earlier results; with `catalogue` cases that need no process are known and cost nothing.
     """
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     protocol = protocol_of(suite, options)
     trials = order(expansion.cases, protocol.trials, seed, options.shard)
+    if canaries and trials:
+        later = max(trial.block for trial in trials) + 1
+        first = order(canary_cases(expansion.cases), protocol.trials, seed)
+        trials = (*(dataclasses.replace(trial, block=later + trial.block) for trial in first), *trials)
     cases = {trial.case.key: trial.case for trial in trials}
     refusals = refused(cases, catalogue) if catalogue else {}
     trial_s, source = estimate({key: case for key, case in cases.items() if key not in refusals}, suite.name, store)

@@ -85,7 +85,7 @@ def rerun(
         parent_run_id=run.id,
     )
     expansion = expand(suite, catalogue, device=chosen.kind, filters=parse_filters(options.filters))
-    plan = make_plan(suite, expansion, options, store=store, catalogue=catalogue)
+    plan = make_plan(suite, expansion, options, store=store, catalogue=catalogue, canaries=False)
     summary = execute(plan, suite, store, chosen, catalogue, options, progress=progress, clock=clock)
     old = tuple(found for found in store.results([run.id]) if found.case.key == case.key)
     return Rerun(summary, old, summary.results, trial_medians(old), trial_medians(summary.results))

@@ -75,8 +75,7 @@ def _go_on(
     plan, replaced = _start_anew(plan, rows, store.done(run.id), _place_of(device, suite))
     for row in replaced:
         store.exclude(row.id, f"its block was begun on another device and measured anew on {device.uuid or device.name}")
-    done = set(store.done(run.id)) & {trial_key(trial) for trial in plan.trials}
-    return execute(plan, suite, store, device, catalogue, options, progress=progress, clock=clock, resumed=run, done=done)
+    return execute(plan, suite, store, device, catalogue, options, progress=progress, clock=clock, resumed=run)
 
 
 def _demand_unchanged(run: Run, suite: Suite, options: RunOptions) -> None:

@@ -133,6 +133,7 @@ _PHASES_OF: dict[str, tuple[str, ...]] = {
     "inputs_s": ("inputs",),
     "build_s": ("build",),
     "check_s": ("check", "measured_check"),
+    "timer_s": ("timer",),
     "warmup_s": ("warmup",),
     "sampling_s": ("sampling",),
     "memory_s": ("memory", "saved"),

@@ -60,6 +60,7 @@ class Worker:
         self._server: ForkServer | None = None
         self._server_changes: dict[str, str] = {}
         self._compiled: set[str] = set()
+        self._verified: set[str] = set()
         self._count = 0
 
     @property
@@ -71,13 +72,18 @@ class Worker:
         """The environment variables that the trial's process gets."""
         return server_environment(self._threads, self._folder / "caches", import_environment(trial))
 
-    def start(self, trial: Trial) -> ForkServer:
-        """The server fit for this trial, started where there is none. Raises DeviceError where torch does not see the GPU."""
+    def start(self, trial: Trial) -> ForkServer | None:
+        """The server fit for this trial, started where there is none; None where we were asked to stop meanwhile.
+
+        Raises DeviceError where torch does not see the GPU.
+        """
         changes = import_environment(trial)
         if self._server is not None and changes == self._server_changes:
             return self._server
         self.close()
         server = self._started(trial)
+        if server is None:
+            return None
         self._server, self._server_changes = server, changes
         if self._device.kind == "cuda" and not server.facts["cuda_available"]:
             built = server.facts["torch_cuda"]
@@ -88,29 +94,35 @@ class Worker:
             )
         return server
 
-    def _started(self, trial: Trial) -> ForkServer:
+    def _started(self, trial: Trial) -> ForkServer | None:
         for _chance in range(_STARTS):
             server = ForkServer(self._folder / "server.log", self.variables(trial))
             try:
-                server.start()
+                if server.start(self._stop):
+                    return server
+                server.close()
+                return None
             except ServerDied as error:
                 self._notice(f"{str(error).splitlines()[0]} while starting; starting another one")
             except BaseException:
                 server.close()
                 raise
-            else:
-                return server
         raise HarnessError(f"the fork server was killed {_STARTS} times while it started")
 
     def measure(self, trial: Trial, protocol: Protocol, seed: int) -> Measured | None:
-        """The trial's answer, or None where we were asked to stop. A server that dies gets a second chance, for it may not be the
-        subject's doing. Raises HarnessError where our own code failed."""
+        """The trial's answer, or None where we were asked to stop. Raises HarnessError where our own code failed.
+
+        A trial whose server dies, or that is killed before the subject took over, gets a second chance: it may not be the subject's
+        doing. After that it is a row, or one such trial would stop every run.
+        """
         trouble = ""
         for _chance in range(2):
             directory = self._prepare(trial, protocol, seed)
             sampler = ConditionsSampler(self._device)
             try:
                 server = self.start(trial)
+                if server is None:
+                    return None
                 with sampler:
                     outcome = watch(
                         server, directory, world_size=trial.case.world_size, timeout_s=protocol.timeout_s, stop=self._stop
@@ -120,25 +132,25 @@ class Worker:
                 answer = classify(outcome, directory, world_size=trial.case.world_size, timeout_s=protocol.timeout_s)
             except ServerDied as error:
                 self._server = None
-                trouble = str(error)
+                trouble = str(error).splitlines()[0]
                 if self._stop():
                     return None
-                self._notice(f"{trouble.splitlines()[0]}; starting another one")
+                self._notice(f"{trouble}; starting another one")
                 continue
             except KilledEarly as error:
                 if self._stop():
                     return None
-                trouble = f"{error}, twice, before the subject took over"
-                self._notice(f"a trial was {error}; trying it again")
+                trouble = f"{error}, before the subject took over"
+                self._notice(f"a trial was {trouble}; trying it again")
                 continue
             self._compiled.add(trial.case.key)
+            if answer.reply.status is Status.OK:
+                self._verified.add(trial.case.key)
             conditions = dict(sampler.summary())
             if outcome.ended_as.survivors:
                 conditions["survivors"] = list(outcome.ended_as.survivors)
             return Measured(answer, outcome, conditions, stored_log(directory), outcome.ended - outcome.requested)
-        if self._server is not None:
-            raise HarnessError(trouble)
-        reply = Reply(Status.CRASHED, f"{trouble.splitlines()[0]}, twice, during this trial")
+        reply = Reply(Status.CRASHED, f"{trouble}; so it was the second time")
         return Measured(Answer(reply, None, ()), None, {}, stored_log(directory), 0.0)
 
     def tidy(self) -> None:
@@ -161,6 +173,7 @@ class Worker:
             threads=self._threads,
             plugins=self._plugins,
             cold_caches=trial.case.key not in self._compiled,
+            verify=trial.case.key not in self._verified,
             device_index=self._device.index,
         )
         (self.directory / "request.json").write_text(json.dumps(dump(request)))

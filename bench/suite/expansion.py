@@ -78,8 +78,8 @@ def expand(suite: Suite, catalogue: Catalogue, *, device: str, filters: Sequence
                 excluded += 1
                 continue
             for axis in wanted:
-                present[axis][case.axis_value(axis)] = None
-            if all(case.axis_value(axis) in values for axis, values in wanted.items()):
+                present[axis][_value(case, axis)] = None
+            if all(_value(case, axis) in values for axis, values in wanted.items()):
                 asked.append(case)
             else:
                 filtered += 1
@@ -183,6 +183,8 @@ def _params(chosen: Mapping[str, Any], workload: Workload, axes: Mapping[str, Ax
     if isinstance(shape, _Shape):
         params |= {"model": shape.label, **shape.dims}
     for param in workload.params:
+        if param.only_where and params.get(param.only_where[0]) != param.only_where[1]:
+            continue
         default = axes[param.name].default
         params[param.name] = chosen.get(param.name, default if default is None else axes[param.name].convert(default))
     return params
@@ -196,7 +198,15 @@ def _name(value: Any) -> str:
 
 def _holds(rule: Mapping[str, Any], case: Case) -> bool:
     """Whether every condition of the rule holds; one about a value that the cell has not got (a batch) does not."""
-    return all(_condition_holds(condition, case.axis_value(axis)) for axis, condition in rule.items())
+    return all(_condition_holds(condition, _value(case, axis)) for axis, condition in rule.items())
+
+
+def _value(case: Case, axis: str) -> Scalar:
+    """The case's value of an axis; None where a parameter has no meaning in it."""
+    try:
+        return case.axis_value(axis)
+    except KeyError:
+        return None
 
 
 def _condition_holds(condition: Any, value: Scalar) -> bool:

@@ -131,11 +131,24 @@ def refill(workload: Workload, spec: Any, step: Step, generator: torch.Generator
                 old[name].copy_(tensor)
 
 
+def finite_checks(step: Step) -> list[Check]:
+    """One call: are all outputs and gradients finite?"""
+    return _finiteness(step, _called(step))
+
+
+def _called(step: Step) -> Tensors:
+    step.prepare()
+    return step()
+
+
+def _finiteness(step: Step, outputs: Tensors) -> list[Check]:
+    return [_finite(name, tensor) for name, tensor in {**outputs, **_gradients(step)}.items()]
+
+
 def measured_checks(subject: Subject, spec: Any, step: Step) -> list[Check]:
     """Finiteness of everything at the measured shape, and the slice."""
-    step.prepare()
-    outputs = step()
-    checks = [_finite(name, tensor) for name, tensor in {**outputs, **_gradients(step)}.items()]
+    outputs = _called(step)
+    checks = _finiteness(step, outputs)
     part = subject.workload.slice(spec)
     if part is None:
         return checks
@@ -169,10 +182,10 @@ def _against_reference(
     subject: Subject, spec: Any, at: str, got: Tensors, inputs: Tensors, parameters: Tensors, cotangents: Tensors
 ) -> list[Check]:
     case, workload = subject.case, subject.workload
-    given = (inputs, parameters, cotangents)
-    plain = _reference(workload, spec, case.pass_, *given, None)
-    exact = _reference(workload, spec, case.pass_, *given, torch.float64)
-    flipped = _reference(workload, spec, case.pass_, *(_last_bits_flipped(tensors, case.dtype) for tensors in given), None)
+    plain = _reference(workload, spec, case.pass_, inputs, parameters, cotangents, None)
+    exact = _reference(workload, spec, case.pass_, inputs, parameters, cotangents, torch.float64)
+    inputs, parameters, cotangents = (_last_bits_flipped(tensors, case.dtype) for tensors in (inputs, parameters, cotangents))
+    flipped = _reference(workload, spec, case.pass_, inputs, parameters, cotangents, None)
     return [compare(name, at, case.dtype, got.get(name), plain[name], flipped[name], exact[name]) for name in plain]
 
 

@@ -16,6 +16,7 @@ PHASES = (
     "build",
     "first_call",
     "check",
+    "timer",
     "warmup",
     "sampling",
     "memory",

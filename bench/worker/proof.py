@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import torch
 
@@ -15,8 +16,18 @@ MOST_NAMES = 200
 LONGEST_NAME = 300
 
 
-def observe(step: Timed, *, cuda: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(ops, device kernels) of one call under the profiler, each name once, in order of appearance.
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one call ran: each name once, in order of appearance."""
+
+    ops: tuple[str, ...]
+    kernels: tuple[str, ...]
+    kernels_per_call: int | None
+    """Device kernels that were launched, copies and fills included; None where none can be seen."""
+
+
+def observe(step: Timed, *, cuda: bool) -> Observation:
+    """One call under the profiler.
 
     A backward's untimed forward is observed as well: kernels are mostly declared by their forward's name.
     """
@@ -31,13 +42,15 @@ def observe(step: Timed, *, cuda: bool) -> tuple[tuple[str, ...], tuple[str, ...
     del kept
     ops: dict[str, None] = {}
     kernels: dict[str, None] = {}
+    launched = 0
     for event in profile.profiler.kineto_results.events():
         name = event.name()
         if name == "[memory]" or name.startswith("autograd::engine"):
             continue
         on_device = event.device_type().name == "CUDA"
         (kernels if on_device else ops)[name] = None
-    return tuple(ops), tuple(kernels)
+        launched += on_device
+    return Observation(tuple(ops), tuple(kernels), launched if kernels else None)
 
 
 def judge(patterns: ProofPatterns, ops: Iterable[str], kernels: Iterable[str]) -> Proof:

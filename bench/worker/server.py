@@ -50,6 +50,7 @@ def _imports() -> None:
         if name == "triton" and importlib.util.find_spec("triton") is None:
             continue
         importlib.import_module(name)
+    _hash_triton()
     # Our own modules, declarations and validators, so that a child pays for none of them.
     from bench import records
     from bench.worker import trial  # noqa: F401
@@ -60,7 +61,35 @@ def _imports() -> None:
         records._adapter(record)
 
 
+def _hash_triton() -> None:
+    """Lets Triton hash its own files now: each process does so before its first kernel, and the library is hundreds of megabytes."""
+    for module in ("triton.runtime.cache", "triton.compiler.compiler"):
+        found = sys.modules.get(module)
+        if found is not None and hasattr(found, "triton_key"):
+            found.triton_key()
+
+
 def _facts() -> dict[str, Any]:
+    """What torch says of itself. Asked in a child, because asking for devices may leave a thread of the driver behind."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        status = 1
+        try:
+            os.write(writer, json.dumps(_read_facts()).encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answers:
+        answer = answers.read()
+    os.waitpid(pid, 0)
+    facts: dict[str, Any] = json.loads(answer)
+    return facts
+
+
+def _read_facts() -> dict[str, Any]:
     import torch
 
     return {

@@ -2,8 +2,9 @@
 
 The order of the passes is the method. Timing comes before everything that could disturb it (profilers, hooks, float64 references at
 the measured shape); memory, proof and the second check have passes of their own. The first check comes before the timing, because
-the time of wrong numbers is of no interest. Failures before the hand-over are ours and raise; after it they are the subject's and
-become a status.
+the time of wrong numbers is of no interest. Checks and proof belong to a case's first trial of a run (`Request.verify`): what is
+built the same way computes the same way, and the other trials still look for numbers that are not finite. Failures before the
+hand-over are ours and raise; after it they are the subject's and become a status.
 """
 
 from __future__ import annotations
@@ -145,11 +146,10 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team)
         findings.add("compile_cold_s" if request.cold_caches else "compile_warm_s", (max(0.0, first_s - warm_s),))
         step.prepare()
 
-        phases.enter("check")
-        host_generator = torch.Generator().manual_seed(request.seed + 1)
-        checks = check.small_checks(subject, spec, device.torch_device, host_generator)
-        findings.checks.extend(checks)
-        check.require(checks)
+        if request.verify:
+            phases.enter("check")
+            host_generator = torch.Generator().manual_seed(request.seed + 1)
+            _check(findings, check.small_checks(subject, spec, device.torch_device, host_generator))
 
         if device.times:
             _time(request, phases, findings, device, step, team)
@@ -165,12 +165,17 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team)
 
         phases.enter("measured_check")
         check.refill(workload, spec, step, device.generator(request.seed + 2))
-        checks = check.measured_checks(subject, spec, step)
-        findings.checks.extend(checks)
-        check.require(checks)
-
+        if not request.verify:
+            _check(findings, check.finite_checks(step))
+            return
+        _check(findings, check.measured_checks(subject, spec, step))
         phases.enter("proof")
         _prove(subject, case.device.removesuffix("-interpreter"), findings, step)
+
+
+def _check(findings: Findings, checks: list[Check]) -> None:
+    findings.checks.extend(checks)
+    check.require(checks)
 
 
 def _first_call(bound: Any, inputs: Tensors, pass_: Pass, device: DeviceSide, generator: torch.Generator) -> tuple[Step, float]:
@@ -202,8 +207,9 @@ def _seconds_of_one_call(step: Step, device: DeviceSide) -> float:
 
 
 def _time(request: Request, phases: PhaseLog, findings: Findings, device: DeviceSide, step: Step, team: Team) -> None:
-    phases.enter("warmup")
+    phases.enter("timer")
     timer = device.timer(request.case)
+    phases.enter("warmup")
     calls = timing.calls_per_sample(timer, step, team)
     warmup = timing.warm_up(timer, step, calls, request.protocol, team)
     phases.enter("sampling")
@@ -219,8 +225,10 @@ def _time(request: Request, phases: PhaseLog, findings: Findings, device: Device
 
 
 def _prove(subject: Subject, device: str, findings: Findings, step: Step) -> None:
-    ops, kernels = proof.observe(step, cuda=device == "cuda")
-    findings.proof = proof.judge_all(subject.implementations, device, ops, kernels)
+    seen = proof.observe(step, cuda=device == "cuda")
+    if seen.kernels_per_call is not None:
+        findings.add("kernels_per_call", (float(seen.kernels_per_call),))
+    findings.proof = proof.judge_all(subject.implementations, device, seen.ops, seen.kernels)
     if findings.proof.verdict == "disproved":
         raise DisagreesError(f"another kernel ran than declared: {findings.proof.detail}")
 

@@ -88,6 +88,7 @@ BODIES = {
 """
     + _RIGHT,
     "lies": _RIGHT,
+    "needy": _RIGHT,
     "whispers": """
     import os
     print("the word is", os.environ["BENCH_TEST_TOKEN"])
@@ -112,7 +113,7 @@ BODIES = {
 """
     + _RIGHT,
 }
-_DECLARED = {"lies": ', proof={"ops": ["the_kernel_that_is_promised"]}'}
+_DECLARED = {"needy": ', requires=["no-such-package>=1"]', "lies": ', proof={"ops": ["the_kernel_that_is_promised"]}'}
 
 QUICK = "{trials: 1, timeout_s: 60, min_samples: 3, max_samples: 5, min_sampling_s: 0, max_sampling_s: 0.2, max_warmup_s: 0.1}"
 

@@ -28,7 +28,7 @@ def summary(folder: Path) -> RunSummary:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))
         patch.setattr("tempfile.tempdir", None)
-        protocol = QUICK.replace("timeout_s: 60", "timeout_s: 45")
+        protocol = QUICK.replace("timeout_s: 60", "timeout_s: 40")
         return Laboratory(folder, SUBJECTS, plugins=SUBJECTS, protocol=protocol, sweep="seq_len: [16], world_size: [2]").run()
 
 

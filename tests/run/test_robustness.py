@@ -15,7 +15,7 @@ from tests.run.laboratory import QUICK, Laboratory, marked
 
 BAD = [
     "wrong", "raises", "hungry", "segfaults", "exits", "exits_badly", "leaves_by_exception", "floods", "hangs", "leaves_a_child",
-    "lies", "whispers",
+    "lies", "needy", "whispers",
 ]  # fmt: skip
 TOKEN = "very-secret-0123456789"
 
@@ -119,6 +119,11 @@ def test_a_plugin_that_lies_about_its_kernel_is_incorrect_and_shows_no_time(rows
     assert row.proof is not None
     assert row.proof.verdict == "disproved"
     assert row.measurement("time_s") is None
+
+
+def test_a_plugin_whose_package_is_absent_is_unavailable_and_says_what_to_install(rows: dict[str, Result]) -> None:
+    assert rows["needy"].status is Status.UNAVAILABLE
+    assert "no-such-package" in (rows["needy"].reason or "")
 
 
 def test_a_secret_of_the_environment_is_in_no_row_and_not_in_the_database(rows: dict[str, Result]) -> None:

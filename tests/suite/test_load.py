@@ -143,7 +143,10 @@ threads: true
         ({"sweep": sweep(seq_len=[[128]])}, "seq_len must be a whole number, not [128]"),
         ({"sweep": sweep(dropout=[1.0])}, "dropout must be below 1, not 1.0"),
         ({"sweep": sweep(dropout=[-0.1])}, "dropout must be at least 0, not -0.1"),
-        ({"sweep": sweep(mask=["casual"])}, "unknown mask 'casual'; known: causal, full (did you mean 'causal'?)"),
+        (
+            {"sweep": sweep(mask=["casual"])},
+            "unknown mask 'casual'; known: causal, full, sliding_window, document (did you mean 'causal'?)",
+        ),
         ({"sweep": sweep(cache="hot")}, "unknown cache 'hot'; known: warm, cold"),
         ({"sweep": sweep(timer="clock")}, "unknown timer 'clock'; known: wall, events, cuda_graph"),
         ({"sweep": sweep(world_size=0)}, "world_size must be at least 1, not 0"),

@@ -237,3 +237,16 @@ def test_two_ranks_take_the_same_samples_and_each_replies(tmp_path: Path, name: 
 
 def phases_of_rank(directory: Path, rank: int) -> list[str]:
     return [json.loads(line)["phase"] for line in (directory / f"phases.{rank}.jsonl").read_text().splitlines()]
+
+
+def test_a_later_trial_of_a_case_only_looks_for_numbers_that_are_not_finite(tmp_path: Path) -> None:
+    reply = answer(tmp_path, attention("sdpa_flash", pass_=Pass.FORWARD_BACKWARD), verify=False)
+    assert reply.status is Status.OK
+    assert {(check.tensor, check.at) for check in reply.checks} == {
+        (name, "finite") for name in ("out", "grad_q", "grad_k", "grad_v")
+    }
+    assert reply.proof is None
+    body = "    return lambda q, k, v: right(q, k, v) * float('nan')"
+    (tmp_path / "nan").mkdir()
+    reply = answer(tmp_path / "nan", attention("nan"), plugins=(plugin(tmp_path, "nan", body),), verify=False)
+    assert (reply.status, reply.measurements) == (Status.INCORRECT, ())

@@ -20,8 +20,8 @@ gc.freeze()
 QUICK = Protocol(min_samples=5, max_samples=20, min_sampling_s=0.0, max_sampling_s=1.0, max_warmup_s=0.2)
 
 
-def answer(directory: Path, of: Case, *, protocol: Protocol = QUICK, plugins: tuple[Path, ...] = ()) -> Reply:
-    request = Request(of, protocol, seed=11, threads=1, plugins=tuple(str(path) for path in plugins))
+def answer(directory: Path, of: Case, *, protocol: Protocol = QUICK, plugins: tuple[Path, ...] = (), verify: bool = True) -> Reply:
+    request = Request(of, protocol, seed=11, threads=1, plugins=tuple(str(path) for path in plugins), verify=verify)
     (directory / "request.json").write_text(json.dumps(dump(request)))
     # A trial's own process has Python's usual filters; pytest's would turn a library's warning into an error of the subject.
     with warnings.catch_warnings():

@@ -10,7 +10,7 @@ import torch
 
 from bench.declare import AttentionSpec, Bound
 from bench.records import Pass
-from bench.workloads.attention import WORKLOAD, visible, visible_pairs, weights
+from bench.workloads.attention import WORKLOAD, weights
 from tests.worker.trials import attention
 
 
@@ -40,19 +40,6 @@ def test_a_query_head_reads_the_key_head_of_its_group() -> None:
         assert torch.equal(out[:, head], inputs["v"][:, head // 2])
 
 
-def test_the_causal_mask_is_aligned_at_the_end() -> None:
-    seen = visible(spec(seq_len=2, kv_len=5), torch.device("cpu"))
-    assert seen.tolist() == [[True, True, True, True, False], [True] * 5]
-
-
-@pytest.mark.parametrize(
-    ("seq_len", "kv_len", "mask"), [(6, 6, "causal"), (2, 5, "causal"), (5, 2, "causal"), (3, 7, "full"), (1, 1, "causal")]
-)
-def test_pairs_are_counted_exactly(seq_len: int, kv_len: int, mask: str) -> None:
-    of = spec(seq_len=seq_len, kv_len=kv_len, mask=mask)
-    assert visible_pairs(of) == int(visible(of, torch.device("cpu")).sum())
-
-
 def test_the_reference_is_torchs_attention() -> None:
     of = spec()
     inputs = {name: tensor.double() for name, tensor in inputs_of(of).items()}
@@ -63,20 +50,6 @@ def test_the_reference_is_torchs_attention() -> None:
 def test_the_reference_keeps_the_dtype_of_its_inputs() -> None:
     inputs = inputs_of(spec(dtype="bf16"))
     assert WORKLOAD.reference(spec(dtype="bf16"), inputs, {})["out"].dtype is torch.bfloat16
-
-
-@pytest.mark.parametrize("mask", ["causal", "full"])
-def test_the_slice_alone_gives_the_slice_of_the_whole(mask: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.workloads.attention.SLICE_SCORES", 2 * 6 * 3)
-    of = spec(mask=mask)
-    inputs = {name: tensor.double() for name, tensor in inputs_of(of).items()}
-    sliced = WORKLOAD.slice(of)
-    assert sliced is not None
-    part, pick = sliced
-    assert (part.batch, part.heads, part.kv_heads, part.seq_len, part.kv_len) == (1, 2, 1, 3, 6)
-    picked = {name: pick(name, tensor) for name, tensor in inputs.items()}
-    alone = WORKLOAD.reference(part, picked, {})["out"]  # type: ignore[arg-type]
-    torch.testing.assert_close(alone, pick("out", WORKLOAD.reference(of, inputs, {})["out"]))
 
 
 def test_flops_follow_the_formulas_of_the_flash_attention_papers() -> None:

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from bench.catalogue import load_catalogue, missing_requirements
 from bench.records import Case, Pass, Status
+from tests.factories import case as any_case
 from tests.worker.trials import answer, attention, rms_norm
 
-CASES = {"attention": attention, "rms_norm": rms_norm}
+
+def tiny(workload: str, **params: int) -> Callable[[str], Case]:
+    """How to make a case of a workload that has one slot, by the name of the implementation."""
+    return lambda name: dataclasses.replace(any_case(name, params=params), workload=workload, subject={workload: name})
+
+
+CASES: dict[str, Callable[[str], Case]] = {
+    "attention": attention,
+    "rms_norm": rms_norm,
+    "matmul": tiny("matmul", m=24, n=40, k=16),
+    "copy": tiny("copy", elements=1000),
+}
 """How to make a tiny case of a workload."""
 
 SLOW_TO_COMPILE = {"flex"}
@@ -25,9 +38,12 @@ def every() -> list[object]:
     return [
         pytest.param(workload, name, id=f"{workload}-{name}", marks=[pytest.mark.slow] if name in SLOW_TO_COMPILE else [])
         for workload in catalogue.workloads
-        if workload in CASES
         for name in catalogue.implementations(workload)
     ]
+
+
+def test_every_workload_has_a_tiny_case_here() -> None:
+    assert set(load_catalogue().workloads) == set(CASES), "say above how to make a tiny case of it"
 
 
 @pytest.mark.parametrize("pass_", [Pass.FORWARD, Pass.FORWARD_BACKWARD])
@@ -71,5 +87,6 @@ def test_dropout_is_refused_in_the_librarys_words_where_it_is_not(tmp_path: Path
     reply = answer(tmp_path, attention("sdpa_flash", params={"dropout": 0.25}))
     assert reply.status is Status.UNSUPPORTED
     assert "No available kernel" in str(reply.reason)
+    assert "do not support non-zero dropout" in str(reply.reason)
     reply = answer(tmp_path, attention("flex", params={"dropout": 0.25}))
     assert (reply.status, reply.reason) == (Status.UNSUPPORTED, "FlexAttention has no dropout")

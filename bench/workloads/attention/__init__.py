@@ -2,9 +2,9 @@
 
     out[b, h, i] = sum over j of dropout(P)[i, j] * v[b, g, j],   P[i, :] = softmax over j of scale * <q[b, h, i], k[b, g, j]>
 
-with g = h // (heads / kv_heads): grouped-query attention, where several query heads read one key/value head. Under `causal` query i
-sees keys up to i + kv_len - seq_len, so both sequences end together. Dropout zeroes a weight of P with probability p and divides
-the survivors by 1 - p; which ones is the implementation's own affair, since no two libraries draw alike.
+with g = h // (heads / kv_heads): grouped-query attention, where several query heads read one key/value head. The softmax is over the
+keys that the mask leaves to query i; the four masks are told in `_masks.py`. Dropout zeroes a weight of P with probability p and
+divides the survivors by 1 - p; which ones is the implementation's own affair, since no two libraries draw alike.
 
 Layout. A transformer's projections leave (batch, seq, heads, head_dim) in memory. All tensors, the output too, are logical (batch,
 heads, seq, head_dim) views of that. An implementation that computes in another layout pays for its copies, as it would in a model.
@@ -13,9 +13,10 @@ Random dropout cannot be compared with a reference, number by number. With dropo
 properties at the case's own p. They are visible because with V = identity the output *is* the matrix of dropped weights: the share
 of zeros is p within five standard deviations, each survivor is P / (1 - p), and two calls drop different weights.
 
-Cost counts the pairs (i, j) that the mask leaves, exactly: full has seq_len * kv_len of them. Two matrix products forward, five
-backward (the scores again, dV, dP, dQ, dK), each 2 * head_dim per pair and head: backward = 2.5 x forward, as in the paper on
-FlashAttention-2 (Dao, 2023, arXiv:2307.08691, section 4.1). What an implementation recomputes besides is not work.
+Cost counts the pairs (i, j) that the mask leaves, exactly: full has seq_len * kv_len of them, documents only their own. Two matrix
+products forward, five backward (the scores again, dV, dP, dQ, dK), each 2 * head_dim per pair and head: backward = 2.5 x forward, as
+in the paper on FlashAttention-2 (Dao, 2023, arXiv:2307.08691, section 4.1). What an implementation computes besides is not work:
+neither the scores that it makes again, nor those that it makes only to hide them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.declare import AttentionSpec, Bound, Param, Pick, SlotKind, Workload, dtype_bytes, torch_dtype
 from bench.records import Case, Check, Cost, Pass
+from bench.workloads.attention._masks import cut, visible, visible_pairs
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +47,29 @@ class Attention(Workload):
     params = (
         Param("seq_len", int, minimum=1, description="queries, and as many keys, per sequence"),
         Param("batch", int, default=1, minimum=1, description="sequences"),
-        Param("mask", str, default="causal", choices=("causal", "full"), description="which keys a query sees"),
+        Param(
+            "mask",
+            str,
+            default="causal",
+            choices=("causal", "full", "sliding_window", "document"),
+            description="which keys a query sees",
+        ),
+        Param(
+            "window",
+            int,
+            default=1024,
+            minimum=1,
+            description="keys that a query sees at most under the mask sliding_window, itself among them",
+            only_where=("mask", "sliding_window"),
+        ),
+        Param(
+            "documents",
+            int,
+            default=8,
+            minimum=1,
+            description="documents of unequal length packed into each sequence under the mask document",
+            only_where=("mask", "document"),
+        ),
         Param("dropout", float, default=0.0, minimum=0.0, below=1.0, description="probability that an attention weight is dropped"),
     )
     dims = ("heads", "kv_heads", "head_dim")
@@ -53,7 +77,7 @@ class Attention(Workload):
     def spec(self, case: Case) -> AttentionSpec:
         params: Mapping[str, Any] = case.params
         heads, kv_heads, head_dim = int(params["heads"]), int(params["kv_heads"]), int(params["head_dim"])
-        seq_len = int(params["seq_len"])
+        seq_len, mask = int(params["seq_len"]), str(params["mask"])
         if heads % kv_heads:
             raise ValueError(f"heads ({heads}) must be a multiple of kv_heads ({kv_heads})")
         return AttentionSpec(
@@ -63,11 +87,13 @@ class Attention(Workload):
             head_dim=head_dim,
             seq_len=seq_len,
             kv_len=seq_len,
-            mask=str(params["mask"]),
+            mask=mask,
             dropout=float(params["dropout"]),
             scale=1.0 / math.sqrt(head_dim),
             dtype=case.dtype,
             training=case.pass_.differentiates,
+            window=int(params["window"]) if mask == "sliding_window" else None,
+            document_lengths=cut(seq_len, int(params["documents"])) if mask == "document" else None,
         )
 
     def cost(self, spec: AttentionSpec, pass_: Pass) -> Cost:
@@ -91,12 +117,10 @@ class Attention(Workload):
     def small_spec(self, spec: AttentionSpec) -> AttentionSpec:
         kv_heads = min(spec.kv_heads, 2)
         return dataclasses.replace(
-            spec,
+            _shortened(spec, SMALL_SEQ_LEN),
             batch=min(spec.batch, 2),
             kv_heads=kv_heads,
             heads=kv_heads * (spec.heads // spec.kv_heads),
-            seq_len=min(spec.seq_len, SMALL_SEQ_LEN),
-            kv_len=min(spec.kv_len, SMALL_SEQ_LEN),
             dropout=0.0,
         )
 
@@ -124,7 +148,10 @@ class Attention(Workload):
         return {"out": weights(spec, inputs["q"], inputs["k"]) @ _repeated(inputs["v"], spec)}
 
     def slice(self, spec: AttentionSpec) -> tuple[AttentionSpec, Pick] | None:
-        """The last key/value head of the last sequence, and the last rows of its query heads that fit in `SLICE_SCORES`."""
+        """The last key/value head of the last sequence, and the last rows of its query heads that fit in `SLICE_SCORES`.
+
+        All keys are there, so the mask of these rows is what it was: queries stand where they stood, counted from the end.
+        """
         if spec.dropout > 0.0:
             return None
         group = spec.heads // spec.kv_heads
@@ -144,26 +171,21 @@ class Attention(Workload):
         if spec.dropout == 0.0:
             return []
         length = min(spec.kv_len, spec.head_dim)
-        part = dataclasses.replace(self.small_spec(spec), seq_len=length, kv_len=length, dropout=spec.dropout)
+        part = dataclasses.replace(_shortened(self.small_spec(spec), length), dropout=spec.dropout)
         return _dropout_checks(part, bind(part), self.make_inputs(part, device, generator))
 
 
-def visible_pairs(spec: AttentionSpec) -> int:
-    """How many (query, key) pairs of one head the mask leaves."""
-    if spec.mask == "full":
-        return spec.seq_len * spec.kv_len
-    offset = spec.kv_len - spec.seq_len
-    first = max(0, -offset)  # queries before it see no key at all
-    rows = spec.seq_len - first
-    return rows * (first + 1 + offset + spec.kv_len) // 2
-
-
-def visible(spec: AttentionSpec, device: torch.device) -> torch.Tensor:
-    """Boolean (seq_len, kv_len), True where query i sees key j."""
-    import torch
-
-    everything = torch.ones(spec.seq_len, spec.kv_len, dtype=torch.bool, device=device)
-    return everything if spec.mask == "full" else everything.tril(spec.kv_len - spec.seq_len)
+def _shortened(spec: AttentionSpec, longest: int) -> AttentionSpec:
+    """The same at no more than `longest` queries and keys; a window and documents shrink with them, so that they still hide keys."""
+    kv_len = min(spec.kv_len, longest)
+    lengths = spec.document_lengths
+    return dataclasses.replace(
+        spec,
+        seq_len=min(spec.seq_len, longest),
+        kv_len=kv_len,
+        window=spec.window and min(spec.window, max(1, kv_len // 3)),
+        document_lengths=lengths if lengths is None or spec.kv_len <= longest else cut(kv_len, min(len(lengths), kv_len)),
+    )
 
 
 def weights(spec: AttentionSpec, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bench.declare import AttentionSpec, implementation
+from bench.workloads.attention._masks import additive
 
 if TYPE_CHECKING:
     import torch
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
         "cpu": {"ops": ["^aten::bmm$", "^aten::_softmax$"], "not": ["scaled_dot_product"]},
         "cuda": {
             "ops": ["^aten::bmm$", "^aten::_softmax$"],
-            "kernels": ["softmax"],
+            # softmax_warp_forward for short rows, cunn_SoftMaxForward for long ones
+            "kernels": ["(?i)softmax"],
             "not": ["scaled_dot_product", "flash", "fmha"],
         },
     },
@@ -32,10 +34,7 @@ def eager(spec: AttentionSpec) -> Any:
     def additive_mask(q: torch.Tensor) -> torch.Tensor:
         # transformers makes it once per model forward and every layer reads it, so no layer pays for it.
         if q.device not in masks:
-            hidden = torch.ones(spec.seq_len, spec.kv_len, dtype=torch.bool, device=q.device).triu(spec.kv_len - spec.seq_len + 1)
-            masks[q.device] = torch.zeros(hidden.shape, dtype=q.dtype, device=q.device).masked_fill(
-                hidden, torch.finfo(q.dtype).min
-            )
+            masks[q.device] = additive(spec, q.device, q.dtype, torch.finfo(q.dtype).min)
         return masks[q.device]
 
     def repeat_kv(tensor: torch.Tensor) -> torch.Tensor:
@@ -49,7 +48,7 @@ def eager(spec: AttentionSpec) -> Any:
     def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         keys, values = repeat_kv(k), repeat_kv(v)
         weights = torch.matmul(q, keys.transpose(2, 3)) * spec.scale
-        if spec.mask == "causal":
+        if spec.mask != "full":
             weights = weights + additive_mask(q)
         weights = functional.softmax(weights, dim=-1, dtype=torch.promote_types(q.dtype, torch.float32)).to(q.dtype)
         weights = functional.dropout(weights, p=spec.dropout)

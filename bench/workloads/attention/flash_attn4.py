@@ -1,10 +1,14 @@
-"""FlashAttention-4, from the flash-attn-4 package: CuTe DSL kernels for Hopper and Blackwell, compiled at first use; no dropout."""
+"""FlashAttention-4, from the flash-attn-4 package: CuTe DSL kernels for Hopper and Blackwell, compiled at first use; no dropout.
+
+Windows are an argument; documents go through its interface for variable lengths.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from bench.declare import AttentionSpec, Unsupported, implementation
+from bench.workloads.attention._packed import packed
 
 if TYPE_CHECKING:
     import torch
@@ -14,23 +18,30 @@ if TYPE_CHECKING:
     requires=["flash-attn-4>=4.0.0b1"],
     devices=["cuda"],
     dtypes=["bf16", "fp16"],
+    # The DSL mangles module and class into the name: kernel_cutlass_kernel_flash_attncuteflash_fwd_sm90FlashAttentionForwardSm90_...
     proof={
-        "kernels": ["flash_attn_?cute|flash_attncute|FlashAttentionForward"],
-        "not": ["pytorch_flash", "flash::flash_fwd", "cudnn.*(sdpa|attention)", "scaled_dot_product"],
+        "kernels": [r"flash_attn_?cute_?flash_fwd\w*FlashAttention(MLA)?Forward"],
+        "not": ["pytorch_flash", "flash::flash_fwd", "cudnn.*(sdpa|attention)", "scaled_dot_product", "Torch-Compiled Region"],
     },
     refuses=["Unsupported compute capability", "not supported"],
 )
 def flash_attn4(spec: AttentionSpec) -> Any:
-    from flash_attn.cute import flash_attn_func
+    from flash_attn.cute import flash_attn_func, flash_attn_varlen_func
 
     if spec.dropout > 0.0:
         raise Unsupported("FlashAttention-4 has no dropout")
-    causal = spec.mask == "causal"
+    options: dict[str, Any] = {"softmax_scale": spec.scale, "causal": spec.mask != "full"}
+    if spec.window is not None:
+        options["window_size"] = (spec.window - 1, 0)
+
+    def output(returned: Any) -> Any:
+        return returned[0] if isinstance(returned, tuple) else returned  # releases differ: some return (out, logsumexp)
 
     def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        out = flash_attn_func(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), softmax_scale=spec.scale, causal=causal)
-        if isinstance(out, tuple):  # releases differ: some return (out, logsumexp)
-            out = out[0]
+        out: torch.Tensor = output(flash_attn_func(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), **options))
         return out.transpose(1, 2)
 
-    return attention
+    def documents(*rows: torch.Tensor, **boundaries: Any) -> Any:
+        return output(flash_attn_varlen_func(*rows, **boundaries, **options))
+
+    return packed(documents, spec) if spec.mask == "document" else attention

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bench.declare import AttentionSpec, Unsupported, implementation
+from bench.workloads.attention._masks import document_of_each_key
 
 if TYPE_CHECKING:
     import torch
@@ -13,7 +15,11 @@ if TYPE_CHECKING:
 @implementation(
     proof={
         "cpu": {"ops": ["Torch-Compiled Region"], "not": ["scaled_dot_product", "^aten::_?softmax$", "^aten::bmm$"]},
-        "cuda": {"kernels": ["triton_.*flex_attention|triton_tem_fused"], "not": ["scaled_dot_product", "pytorch_flash", "fmha"]},
+        # Inductor calls a kernel that it made from a template triton_tem_fused_<operators>_<n>: FlexAttention has the only template here.
+        "cuda": {
+            "kernels": ["triton_tem_fused"],
+            "not": ["scaled_dot_product", "flash_fwd", "fmha", "cudnn.*(sdpa|attention)", "^aten::_?softmax$", "^aten::bmm$"],
+        },
     },
     refuses=["FlexAttention does not support backward on CPU", "InvalidCxxCompiler", "No working C\\+\\+ compiler"],
 )
@@ -28,13 +34,25 @@ def flex(spec: AttentionSpec) -> Any:
     offset = spec.kv_len - spec.seq_len
     block_masks: dict[torch.device, Any] = {}
 
-    def causal(batch: Any, head: Any, query: Any, key: Any) -> Any:
-        return key <= query + offset
+    def mask_on(device: torch.device) -> Callable[..., Any]:
+        def causal(batch: Any, head: Any, query: Any, key: Any) -> Any:
+            return key <= query + offset
+
+        def window(batch: Any, head: Any, query: Any, key: Any) -> Any:
+            return (key <= query + offset) & (key > query + offset - spec.window)
+
+        def same_document(batch: Any, head: Any, query: Any, key: Any) -> Any:
+            return (key <= query + offset) & (document[query + offset] == document[key])
+
+        if spec.document_lengths is not None:
+            document = document_of_each_key(spec, device)
+            return same_document
+        return causal if spec.window is None else window
 
     def block_mask(device: torch.device) -> Any:
         # Built once per mask and shared by all layers in a model, so it is no part of a call.
-        if spec.mask == "causal" and device not in block_masks:
-            block_masks[device] = create_block_mask(causal, None, None, spec.seq_len, spec.kv_len, device=str(device))
+        if spec.mask != "full" and device not in block_masks:
+            block_masks[device] = create_block_mask(mask_on(device), None, None, spec.seq_len, spec.kv_len, device=str(device))
         return block_masks.get(device)
 
     def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

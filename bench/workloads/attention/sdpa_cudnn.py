@@ -1,4 +1,7 @@
-"""torch's SDPA, cuDNN backend: graphs that cuDNN builds and compiles at first use. CUDA only."""
+"""torch's SDPA, cuDNN backend: graphs that cuDNN builds and compiles at first use. CUDA only.
+
+Windows and documents come as a resident matrix, see `_sdpa.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""torch's SDPA, memory-efficient backend: CUTLASS kernels that came from xFormers. CUDA only."""
+"""torch's SDPA, memory-efficient backend: CUTLASS kernels that came from xFormers. CUDA only.
+
+It has no grouped heads (torch 2.11 refuses them), so keys and values are repeated first, as transformers does, and it pays for that.
+Windows and documents come as a resident matrix, see `_sdpa.py`.
+"""
 
 from __future__ import annotations
 
@@ -19,4 +23,4 @@ from bench.workloads.attention._sdpa import REFUSES, sdpa_with
     refuses=REFUSES,
 )
 def sdpa_efficient(spec: AttentionSpec) -> Any:
-    return sdpa_with("EFFICIENT_ATTENTION", spec)
+    return sdpa_with("EFFICIENT_ATTENTION", spec, grouped_heads=False)

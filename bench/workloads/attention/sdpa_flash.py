@@ -1,4 +1,7 @@
-"""torch's SDPA, flash backend: on CUDA PyTorch's own build of FlashAttention-2, on a CPU its tiled kernel (no dropout)."""
+"""torch's SDPA, flash backend: on CUDA PyTorch's own build of FlashAttention-2, on a CPU its tiled kernel (no dropout).
+
+On a CPU windows and documents come as a resident matrix, see `_sdpa.py`; on CUDA SDPA refuses every matrix here.
+"""
 
 from __future__ import annotations
 

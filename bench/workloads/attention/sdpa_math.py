@@ -1,4 +1,7 @@
-"""torch's SDPA, math backend: the composite of plain operations, with the whole score matrix."""
+"""torch's SDPA, math backend: the composite of plain operations, with the whole score matrix.
+
+Windows and documents come as a resident matrix, see `_sdpa.py`.
+"""
 
 from __future__ import annotations
 

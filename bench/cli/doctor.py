@@ -1,0 +1,48 @@
+"""`bench doctor`: is this machine fit to measure, and what to do where it is not."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from bench.cli.options import database_option, json_option
+from bench.cli.terminal import note, plain, say, say_json
+
+MARKS = {"ok": "  ok      ", "warn": "  warn    ", "problem": "  PROBLEM "}
+CONTINUED = " " * 10
+
+
+@click.command()
+@click.option(
+    "--device",
+    metavar="D",
+    default="auto",
+    show_default=True,
+    help="auto, cuda, cuda:N or cpu; auto is the first GPU, else the CPU.",
+)
+@database_option
+@json_option
+def doctor(device: str, database: str, as_json: bool) -> int:
+    """Is this machine fit to measure? Every finding with what to do.
+
+    Looks at Python, torch against the driver, clocks and power, neighbours, threads, memory, disks, compilers, the worker, locks, the
+    database, and what imports and what not. Changes nothing. Exit code 0: nothing is a problem (warnings may be); 1: something is.
+    """
+    from bench.run.doctor import examine, exit_code
+
+    findings = examine(device, database, progress=(lambda _text: None) if as_json else note)
+    if as_json:
+        say_json({"exit_code": exit_code(findings), "findings": [dataclasses.asdict(finding) for finding in findings]})
+        return exit_code(findings)
+    area = ""
+    for finding in findings:
+        if finding.area != area:
+            area = finding.area
+            say(f"\n{area}")
+        say(MARKS[str(finding.severity)] + plain(finding.what, lines=True).replace("\n", "\n" + CONTINUED))
+        if finding.advice:
+            say(f"{CONTINUED}→ {plain(finding.advice)}")
+    counts = {mark: sum(str(finding.severity) == mark for finding in findings) for mark in MARKS}
+    say(f"\n{counts['problem']} problems, {counts['warn']} warnings, {counts['ok']} in order")
+    return exit_code(findings)

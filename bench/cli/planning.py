@@ -1,0 +1,142 @@
+"""Loads what `bench run` was given, plans it, and says the plan: everything is checked before anything is measured."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.cli.options import spell_duration
+from bench.cli.terminal import plain, say, table
+from bench.errors import Problem, SelectionError, StoreError, SuiteError
+
+if TYPE_CHECKING:
+    from bench.catalogue import Catalogue
+    from bench.machine import Device
+    from bench.run import Plan, RunOptions
+    from bench.store import Store
+    from bench.suite import Suite
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One suite with its plan."""
+
+    suite: Suite
+    plan: Plan
+    options: RunOptions
+    not_measured: tuple[tuple[str, str, str, int], ...]
+    """Subject, status, reason, and how many cases: known before anything is started."""
+
+
+def suite_path(text: str) -> Path:
+    """The file that `text` means: itself, or the one of that name in suites/."""
+    path = Path(text)
+    named = Path("suites") / f"{text}.yaml"
+    return named if not path.exists() and path.name == text and named.exists() else path
+
+
+def plan_all(suites: Sequence[str], options: RunOptions, database: str) -> tuple[Device, Catalogue, list[Planned]]:
+    """Device, catalogue and one plan a suite. Raises one SuiteError with the mistakes of all files."""
+    from bench.catalogue import load_catalogue
+    from bench.machine import find_device
+    from bench.run import make_plan
+    from bench.suite import expand, load_suite, parse_filters
+
+    catalogue = load_catalogue([Path(path) for path in options.plugins])
+    device = find_device(options.device)
+    wanted = parse_filters(options.filters)
+    loaded = []
+    problems: list[Problem] = []
+    for path in dict.fromkeys(suite_path(text) for text in suites):
+        try:
+            suite = load_suite(path, catalogue, profile=options.profile, sets=options.sets)
+            loaded.append((path, suite, expand(suite, catalogue, device=device.kind, filters=wanted)))
+        except SuiteError as error:
+            problems += error.problems
+    if problems:
+        raise SuiteError(problems)
+    earlier = _earlier_results(database)
+    planned = []
+    try:
+        for path, suite, expansion in loaded:
+            own = replace(options, suite_file=str(path))
+            plan = make_plan(suite, expansion, own, store=earlier)
+            if not plan.trials:
+                raise SelectionError(f"{path}: part {options.shard} of the plan is empty; there are fewer blocks than parts")
+            planned.append(Planned(suite, plan, own, _not_measured(plan, catalogue)))
+    finally:
+        if earlier is not None:
+            earlier.__exit__(None, None, None)
+    return device, catalogue, planned
+
+
+def _earlier_results(database: str) -> Store | None:
+    """The database where there is one already: planning must not make one, and an unfit one is reported when it is needed."""
+    from bench.store import Store
+
+    try:
+        return Store.open(database, create=False, read_only=True)
+    except StoreError:
+        return None
+
+
+def _not_measured(plan: Plan, catalogue: Catalogue) -> tuple[tuple[str, str, str, int], ...]:
+    from bench.run.preflight import preflight
+
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for case in plan.cases:
+        refusal = preflight(case, catalogue)
+        if refusal is not None:
+            counts[case.subject_label, str(refusal.status), refusal.reason or ""] += 1
+    return tuple((*key, count) for key, count in counts.items())
+
+
+def say_plan(planned: Planned) -> None:
+    """Cases, trials and minutes, what was left out, and what will not be started, with the reason."""
+    plan, suite = planned.plan, planned.suite
+    without = sum(count for *_, count in planned.not_measured)
+    say(f"\n{plain(suite.name)}: {plain(suite.question)}")
+    say(
+        f"  {len(plan.cases)} cases, {len(plan.trials)} trials in {len(plan.blocks)} blocks, "
+        f"about {spell_duration(_seconds(planned))} ({plan.estimate_source})"
+    )
+    left_out = [f"{plan.excluded} cases by the suite's rules"] if plan.excluded else []
+    left_out += [f"{plan.filtered} by --filter"] if plan.filtered else []
+    if left_out:
+        say(f"  left out: {', '.join(left_out)}")
+    if without:
+        say(f"  {without} cases get a row without being started:")
+        rows = [(f"  {subject}", f"{count} {status}", reason) for subject, status, reason, count in planned.not_measured]
+        for line in table(("", "", ""), rows, widest=110).splitlines()[1:]:
+            say(f"  {line}")
+
+
+def _seconds(planned: Planned) -> float:
+    """The plan's guess, without the trials that start no process."""
+    plan = planned.plan
+    refused = {subject for subject, *_ in planned.not_measured}
+    idle = [trial for trial in plan.trials if trial.case.subject_label in refused] if refused else []
+    return max(plan.estimated_s - plan.seconds(idle), 0.0)
+
+
+def plan_data(planned: Planned) -> dict[str, Any]:
+    """The same for programs."""
+    plan = planned.plan
+    return {
+        "suite": planned.suite.name,
+        "file": planned.options.suite_file,
+        "cases": len(plan.cases),
+        "trials": len(plan.trials),
+        "blocks": len(plan.blocks),
+        "estimated_s": round(_seconds(planned), 1),
+        "estimate_source": plan.estimate_source,
+        "excluded_cases": plan.excluded,
+        "filtered_cases": plan.filtered,
+        "not_measured": [
+            {"subject": subject, "status": status, "reason": reason, "cases": count}
+            for subject, status, reason, count in planned.not_measured
+        ],
+    }

@@ -1,0 +1,159 @@
+"""One call of `bench run` while it measures: progress, summaries, and an end with a report whatever happened in between."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bench.cli.options import spell_duration
+from bench.cli.planning import Planned
+from bench.cli.terminal import note, plain, say, say_json
+from bench.errors import BenchError, HarnessError
+
+if TYPE_CHECKING:
+    from bench.catalogue import Catalogue
+    from bench.machine import Device
+    from bench.run import Progress, RunSummary
+    from bench.store import Store
+
+INTERRUPTED = 130
+NOTHING_OK = 3
+
+SHORT_ID = 13
+"""Digits of an id that carry its time: enough to be unique among the runs of one person."""
+
+
+class Session:
+    """What one call of the command measured, and how it ends: a report and an exit code whatever happened in between."""
+
+    def __init__(self, store: Store, report_file: Path | None, *, as_json: bool) -> None:
+        self._store = store
+        self._report_file = report_file
+        self._as_json = as_json
+        self._summaries: list[RunSummary] = []
+        self._interrupted = False
+
+    def notices(self) -> None:
+        """What the store has to say about itself."""
+        for notice in self._store.notices:
+            note(notice)
+
+    def measure(self, planned: Sequence[Planned], device: Device, catalogue: Catalogue, budget_s: float | None) -> None:
+        """All suites, the most important first; the budget is for all of them."""
+        from bench.run import execute
+
+        began = time.monotonic()
+        for position, entry in enumerate(planned):
+            left_s = None if budget_s is None else budget_s - (time.monotonic() - began)
+            if left_s is not None and left_s <= 0:
+                names = ", ".join(rest.suite.name for rest in planned[position:])
+                note(f"the budget is spent; not begun: {names}")
+                return
+            options = replace(entry.options, budget_s=left_s)
+            if not self._as_json:
+                say(f"\nmeasuring {plain(entry.suite.name)}")
+            try:
+                self._took(execute(entry.plan, entry.suite, self._store, device, catalogue, options, progress=self._progress))
+            except KeyboardInterrupt:
+                self._interrupted = True
+                return
+            except (BenchError, HarnessError, BrokenPipeError):
+                self._leave_report()
+                raise
+            if self._interrupted:
+                return
+
+    def resume(self, text: str, device: str | None, budget_s: float | None, *, wait: bool) -> None:
+        """What the run `text` still lacks."""
+        from bench.run import resume
+
+        self._took(resume(text, self._store, device=device, budget_s=budget_s, wait_for_lock=wait, progress=self._progress))
+
+    def _took(self, summary: RunSummary) -> None:
+        self._summaries.append(summary)
+        self._interrupted = self._interrupted or summary.exit_code == INTERRUPTED
+        if not self._as_json:
+            _say_summary(self._store, summary)
+
+    def _progress(self, progress: Progress) -> None:
+        left = f"{spell_duration(progress.left_s)} left" if progress.done < progress.planned else "done"
+        wide = len(str(progress.planned))
+        note_line = f"[{progress.done:>{wide}}/{progress.planned}, {left}] {progress.text}" if progress.result else progress.text
+        # Nobody needs to read along: a terminal that is closed, or a pipe, must not end hours of measuring.
+        with contextlib.suppress(OSError):
+            click.echo(plain(note_line), err=True)
+
+    def _leave_report(self) -> Path | None:
+        """Renders what there is; None without --report or without a run."""
+        from bench.cli.report import kind_of, write_report
+
+        if self._report_file is None:
+            return None
+        stored = {run.id: run for run in self._store.runs()}
+        runs = [stored[summary.run_id] for summary in self._summaries if summary.run_id in stored]
+        if not runs:
+            note("nothing was measured, so there is no report")
+            return None
+        write_report(self._store, runs, self._report_file, kind_of(self._report_file, None))
+        return self._report_file
+
+    def close(self) -> int:
+        """The report, the last words, and the exit code."""
+        written = self._leave_report()
+        if self._as_json:
+            self._say_json(written)
+        elif written is not None:
+            say(f"\nreport: {written}")
+        if self._interrupted:
+            return INTERRUPTED
+        return 0 if any(summary.exit_code == 0 for summary in self._summaries) else NOTHING_OK
+
+    def _say_json(self, written: Path | None) -> None:
+        from bench.report import rows_json
+
+        stored = {run.id: run for run in self._store.runs()}
+        say_json(
+            {
+                "runs": [
+                    {
+                        "run": summary.run_id,
+                        "suite": stored[summary.run_id].suite,
+                        "state": str(summary.state),
+                        "planned_trials": summary.planned,
+                        "rows_before": summary.before,
+                        "rows": {str(status): count for status, count in summary.counts.items()},
+                        "duration_s": summary.duration_s,
+                        **rows_json([stored[summary.run_id]], self._store.results([summary.run_id])),
+                    }
+                    for summary in self._summaries
+                    if summary.run_id in stored
+                ],
+                "report": str(written) if written is not None else None,
+            }
+        )
+
+
+def _say_summary(store: Store, summary: RunSummary) -> None:
+    from bench.cli.tables import answers, case_table, status_line
+
+    if not summary.results and not summary.before:
+        say(f"\nrun {summary.run_id}: {summary.state} before its first row")
+        return
+    run = store.find_run(summary.run_id)
+    results = store.results([run.id])
+    say(f"\n{case_table(run, results)}\n")
+    for line in answers(run, results):
+        say(line)
+    rows = f"{len(results)} of {summary.planned} trials have a row: {status_line(results)}"
+    say(f"\nrun {run.id} is {run.state} after {spell_duration(summary.duration_s)}; {rows}")
+    if len(results) < summary.planned:
+        say(f"  bench run --resume {run.id[:SHORT_ID]}   goes on")
+    say(f"  bench report {run.id[:SHORT_ID]}         the report as one HTML file")
+    if results:
+        say(f"  bench show {results[0].id}   one row in full")

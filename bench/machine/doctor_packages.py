@@ -1,0 +1,201 @@
+"""What imports and what does not, each package tried in a process of its own, and what torch says of itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from bench.catalogue import Catalogue, missing_requirements
+from bench.declare import Implementation
+from bench.machine.device import Device
+from bench.machine.doctor_gpu import driver_facts, torch_against_driver
+from bench.machine.environment import PACKAGES, installed_version
+from bench.machine.findings import Finding, Severity, ok, problem, warn
+from bench.machine.secrets import scrub
+
+IMPORT_TIMEOUT_S = 60.0
+TORCH_TIMEOUT_S = 180.0
+LONGEST_WORDS = 400
+
+MODULES: Mapping[str, str] = {
+    "flash-attn": "flash_attn",
+    "flash-attn-3": "flash_attn_interface",
+    "flash-attn-4": "flash_attn.cute",
+    "liger-kernel": "liger_kernel",
+    "transformer-engine": "transformer_engine",
+    "nvidia-cudnn-frontend": "cudnn",
+    "nvidia-cutlass-dsl": "cutlass",
+    "quack-kernels": "quack",
+}
+"""Package to the module to import, where it is not the package's own name."""
+
+NOT_IMPORTED = ("torch", "numpy", "pytorch-triton")
+"""Looked at elsewhere, or holding no module of their own (and all nvidia-* but those above hold libraries)."""
+
+_TRY = """
+import importlib, sys, time
+start = time.perf_counter()
+importlib.import_module(sys.argv[1])
+print(f"\\n{time.perf_counter() - start:.3f}")
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One package tried: `seconds` where it imports, else `words`, the library's own."""
+
+    package: str
+    version: str
+    seconds: float | None
+    words: str | None
+
+
+def module_of(package: str) -> str:
+    """The module that a package is imported by."""
+    return MODULES.get(package, package.replace("-", "_"))
+
+
+def packages_to_try(catalogue: Catalogue) -> list[str]:
+    """Installed packages of techniques: those that implementations require, and those that are known to move numbers."""
+    from packaging.requirements import Requirement
+
+    required = [Requirement(text).name for found in _all(catalogue) for text in found.requires]
+    names = dict.fromkeys([*required, *PACKAGES])
+    return [
+        name
+        for name in names
+        if name not in NOT_IMPORTED and (name in MODULES or not name.startswith("nvidia-")) and installed_version(name) is not None
+    ]
+
+
+def try_imports(packages: Sequence[str], timeout_s: float = IMPORT_TIMEOUT_S) -> list[Import]:
+    """Each in a process of its own, a few at a time: one that hangs or crashes says so and hides no other."""
+    with ThreadPoolExecutor(max_workers=min(4, len(os.sched_getaffinity(0)))) as pool:
+        return list(pool.map(lambda package: try_import(package, timeout_s), packages))
+
+
+def try_import(package: str, timeout_s: float = IMPORT_TIMEOUT_S) -> Import:
+    """One package's answer."""
+    version = installed_version(package) or "?"
+    command = [sys.executable, "-c", _TRY, module_of(package)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired:
+        return Import(package, version, None, f"no answer within {timeout_s:g} s")
+    if done.returncode == 0:
+        return Import(package, version, float(done.stdout.split()[-1]), None)
+    if done.returncode < 0:
+        return Import(package, version, None, f"the import was killed by signal {-done.returncode}")
+    lines = [line for line in done.stderr.strip().splitlines() if line and not line.startswith(" ")]
+    words = scrub(lines[-1]) if lines else f"ended with status {done.returncode} without a word"
+    return Import(package, version, None, words[:LONGEST_WORDS])
+
+
+def import_findings(tried: Sequence[Import]) -> Iterator[Finding]:
+    """One line a package."""
+    for entry in tried:
+        if entry.words is None:
+            yield ok("imports", f"{entry.package} {entry.version} imports in {entry.seconds:.1f} s")
+        else:
+            advice = f"install a build of {entry.package} that fits this torch, or uninstall it; its rows will be `unavailable`"
+            yield warn("imports", f"{entry.package} {entry.version} does not import: {entry.words}", advice)
+
+
+def availability_findings(catalogue: Catalogue, tried: Sequence[Import], kind: str) -> Iterator[Finding]:
+    """The implementations by the packages that they need. `kind` is the device's."""
+    broken = {entry.package for entry in tried if entry.words is not None}
+    groups: dict[tuple[str, ...], list[Implementation]] = {}
+    for found in _all(catalogue):
+        groups.setdefault(tuple(found.requires), []).append(found)
+    for requires, members in sorted(groups.items()):
+        names = ", ".join(f"{member.slot}.{member.name}" for member in members)
+        missing = missing_requirements(members[0])
+        title = ", ".join(requires) or "torch alone"
+        if not missing and not any(_package(text) in broken for text in requires):
+            yield ok("implementations", f"{title}: {names}")
+        elif not missing:
+            yield warn("implementations", f"{title} does not import: {names} will be `unavailable`", "see imports above")
+        elif any(kind in member.devices for member in members):
+            yield warn("implementations", f"{title}: {names} will be `unavailable`", "; ".join(missing))
+        else:
+            yield ok("implementations", f"{title}: not installed, and {names} would not run on {kind}")
+    for fault in catalogue.problems:
+        yield warn("implementations", str(fault), "repair or uninstall that package")
+
+
+def _package(requirement: str) -> str:
+    from packaging.requirements import Requirement
+
+    return Requirement(requirement).name
+
+
+def _all(catalogue: Catalogue) -> list[Implementation]:
+    return [found for slot in catalogue.slots() for found in catalogue.implementations(slot).values()]
+
+
+def torch_facts(timeout_s: float = TORCH_TIMEOUT_S) -> dict[str, Any] | str:
+    """What `bench.worker.examine` says, or why it says nothing."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.worker.examine"],
+            env={"KINETO_LOG_LEVEL": "99", **os.environ},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {timeout_s:g} s"
+    if done.returncode != 0:
+        return scrub(done.stderr.strip()[-LONGEST_WORDS:]) or f"ended with status {done.returncode} without a word"
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def torch_findings(facts: Mapping[str, Any] | str, device: Device | None) -> Iterator[Finding]:
+    """torch, its CUDA against the driver's, its view of the GPU against NVML's, and the profiler that proofs and peaks need."""
+    if isinstance(facts, str):
+        yield problem("torch", f"torch cannot be used: {facts}", "install torch for this Python")
+        return
+    yield ok(
+        "torch", f"torch {facts['torch']}, " + (f"built for CUDA {facts['cuda']}" if facts["cuda"] else "a build without CUDA")
+    )
+    gpu = device is not None and device.kind == "cuda"
+    against = torch_against_driver(facts["cuda"], driver_facts())
+    if against is not None:
+        yield against if gpu else Finding(against.area, Severity.OK, against.what)
+    if gpu and device is not None:
+        yield _same_gpu(facts, device)
+    for name, fault in facts["profiler"].items():
+        if fault:
+            advice = "rows will say `proof: unknown`" + ("" if name == "cuda" else " and have no peak memory")
+            yield warn("torch", f"the profiler does not work on {name}: {fault[:LONGEST_WORDS]}", advice)
+        elif name == "cpu" or gpu:
+            yield ok("torch", f"the profiler works on {name}")
+    if facts["triton"]:
+        yield problem(
+            "torch",
+            f"Triton cannot launch a kernel: {facts['triton'][:LONGEST_WORDS]}",
+            "timing on CUDA needs it: install triton and gcc",
+        )
+    elif gpu and facts["available"]:
+        yield ok("torch", "Triton compiles and launches a kernel")
+
+
+def _same_gpu(facts: Mapping[str, Any], device: Device) -> Finding:
+    if not facts["available"] or device.index >= len(facts["devices"]):
+        why = f": {facts['why']}" if facts["why"] else ""
+        advice = "install a torch that is built for this driver's CUDA, or say --device cpu"
+        return problem("torch", f"NVML sees {device.name}, and torch does not{why}", advice)
+    seen = facts["devices"][device.index]
+    if device.mig is None and seen["uuid"] and device.uuid and seen["uuid"] not in device.uuid:
+        advice = "set CUDA_DEVICE_ORDER=PCI_BUS_ID, so that both count alike"
+        return problem("torch", f"torch's cuda:{device.index} is another GPU ({seen['uuid']}) than NVML's ({device.uuid})", advice)
+    return ok("torch", f"torch sees {seen['name']} as cuda:{device.index}, the same GPU as NVML")
