@@ -30,6 +30,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "show": ("bench.cli.show:show", "A run as a table, or one result in full."),
     "rerun": ("bench.cli.rerun:rerun", "Measure one row again and compare."),
     "report": ("bench.cli.report:report", "Write the report of runs as HTML, Markdown, JSON or CSV."),
+    "selftest": ("bench.cli.selftest:selftest", "Prove our own numbers: known lengths, known bytes, other timers."),
+    "doctor": ("bench.cli.doctor:doctor", "Is this machine fit to measure, and what to do where it is not."),
     "db": ("bench.cli.database:db", "Check, upgrade, export and import the results database."),
     "schema": ("bench.cli.schema:schema", "The JSON Schema of a suite file, for editors."),
 }

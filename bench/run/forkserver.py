@@ -49,6 +49,9 @@ def server_environment(threads: int, caches: Path, changes: Mapping[str, str]) -
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         "TRITON_CACHE_DIR": str(caches / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+        # FlashAttention-4 compiles with CUTLASS's DSL and keeps nothing on disk unless told to.
+        "FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED": "1",
+        "FLASH_ATTENTION_CUTE_DSL_CACHE_DIR": str(caches / "cute"),
         "PYTHONUNBUFFERED": "1",
         **changes,
     }

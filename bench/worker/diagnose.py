@@ -23,7 +23,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -39,6 +39,9 @@ from bench.worker.team import Alone
 PROFILED_CALLS = 10
 GRAPH_SAMPLES = 8
 SHORT_WARMUP_S = 0.1
+LONGEST_REASON = 2000
+
+T = TypeVar("T")
 
 Round = Callable[[], float]
 """One round of one timer: median seconds of a call."""
@@ -100,19 +103,25 @@ def compare(request: Request, rounds: int) -> dict[str, Json]:
         failed: dict[str, str] = {}
         ready: dict[str, Round] = {}
         for name, make in makers(request, device, step).items():
-            _guarded(name, failed, lambda name=name, make=make: ready.__setitem__(name, make()))  # type: ignore[misc]
+            made = _tried(name, failed, make)
+            if made is not None:
+                ready[name] = made
         for number in range(rounds):
             names = [name for name in ready if name not in failed]
             for name in names if number % 2 == 0 else names[::-1]:
-                _guarded(name, failed, lambda name=name: seconds.setdefault(name, []).append(ready[name]()))  # type: ignore[misc]
+                value = _tried(name, failed, ready[name])
+                if value is not None:
+                    seconds.setdefault(name, []).append(value)
     return {"seconds": seconds, "failed": failed, "fault": None}
 
 
-def _guarded(name: str, failed: dict[str, str], action: Callable[[], None]) -> None:
+def _tried(name: str, failed: dict[str, str], action: Callable[[], T]) -> T | None:
+    """What `action` gives; None, with the reason in `failed`, where it raises."""
     try:
-        action()
+        return action()
     except Exception as error:  # noqa: BLE001 - somebody else's timer; what it said is the answer, and the others go on
-        failed[name] = f"{type(error).__name__}: {error}"[:2000]
+        failed[name] = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+        return None
 
 
 def torch_timer(step: Step) -> Round:
@@ -202,7 +211,7 @@ def answer(directory: Path, name: str, request: Request, rounds: int) -> None:
     try:
         found = compare(request, rounds)
     except Exception as error:  # noqa: BLE001 - the boundary: the other requests are answered all the same
-        found = {"seconds": {}, "failed": {}, "fault": f"{type(error).__name__}: {error}"[:2000]}
+        found = {"seconds": {}, "failed": {}, "fault": f"{type(error).__name__}: {error}"[:LONGEST_REASON]}
     temporary = directory / f"{name}.json.partial"
     temporary.write_text(json.dumps(found))
     temporary.replace(directory / f"{name}.json")

@@ -24,6 +24,7 @@ import faulthandler
 import gc
 import importlib
 import importlib.util
+import inspect
 import json
 import os
 import platform
@@ -31,6 +32,7 @@ import resource
 import select
 import signal
 import socket
+import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -50,7 +52,7 @@ def _imports() -> None:
         if name == "triton" and importlib.util.find_spec("triton") is None:
             continue
         importlib.import_module(name)
-    _hash_triton()
+    _warm_triton()
     # Our own modules, declarations and validators, so that a child pays for none of them.
     from bench import records
     from bench.worker import trial  # noqa: F401
@@ -61,12 +63,30 @@ def _imports() -> None:
         records._adapter(record)
 
 
-def _hash_triton() -> None:
-    """Lets Triton hash its own files now: each process does so before its first kernel, and the library is hundreds of megabytes."""
+def _warm_triton() -> None:
+    """What every process would do again before its first Triton kernel, done once: none of it touches the driver.
+
+    Triton hashes its own files (the library is hundreds of megabytes), asks `ptxas` for its version in a process of its own, and
+    hashes its device library. All is kept per process, and a forked child has it. Names differ between releases: what is not there
+    is left out, and what fails here fails again, with its message, where it is needed.
+    """
+    if "triton" not in sys.modules:
+        return
+    from bench.worker import cuda_kernels  # noqa: F401 - declares our own kernels; nothing is compiled
+
     for module in ("triton.runtime.cache", "triton.compiler.compiler"):
-        found = sys.modules.get(module)
-        if found is not None and hasattr(found, "triton_key"):
-            found.triton_key()
+        key = getattr(sys.modules.get(module), "triton_key", None)
+        if key is not None:
+            key()
+    compiler = sys.modules.get("triton.backends.nvidia.compiler")
+    version = getattr(compiler, "get_ptxas_version", None)
+    options = getattr(compiler, "CUDAOptions", None)
+    with contextlib.suppress(OSError, RuntimeError, subprocess.SubprocessError):
+        if version is None or options is None:
+            return
+        # By architecture where the release asks for one: 90 stands for all that the older of the two assemblers serves.
+        version(90) if inspect.signature(version).parameters else version()
+        options().hash()
 
 
 def _facts() -> dict[str, Any]:

@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -23,6 +24,13 @@ _HOLD = (
     "    print('held', flush=True)\n"
     "    time.sleep(float(sys.argv[1]))\n"
 )
+
+
+@pytest.fixture(autouse=True)
+def _locks_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that somebody measures on this machine meanwhile must not make these tests wait, nor they it."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
 
 
 def _holder(seconds: float) -> subprocess.Popen[bytes]:
@@ -74,12 +82,12 @@ def test_devices_do_not_wait_for_each_other() -> None:
 def test_a_child_process_does_not_keep_the_lock() -> None:
     with device_lock("cpu", run_id="1", command=""):
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
-    began = time.monotonic()
-    with device_lock("cpu", run_id="2", command="", wait=False) as held:
-        assert held
-    assert time.monotonic() - began < 30
-    child.kill()
-    child.wait()
+    try:
+        with device_lock("cpu", run_id="2", command="", wait=False) as held:
+            assert held
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_the_lock_file_may_be_written_by_every_user_and_its_folder_is_sticky() -> None:

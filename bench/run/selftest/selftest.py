@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.errors import BenchError, HarnessError
+from bench.errors import BenchError, DeviceError, HarnessError
 from bench.machine import Device
 from bench.run.selftest import parts, parts_cpu, parts_cuda
 from bench.run.selftest.comparison import Comparisons
@@ -35,7 +35,8 @@ def selftest(
 ) -> Report:
     """All parts on `device`, at most 60 s on a CPU and 100 s on a GPU; what there is no time for cannot be told.
 
-    Raises LockError where another run holds the device and `wait` is false; KeyboardInterrupt on Ctrl-C and TERM.
+    Raises LockError where another run holds the device and `wait` is false, DeviceError where torch does not see the GPU, and
+    KeyboardInterrupt on Ctrl-C and TERM.
     """
     side = parts_cuda if device.kind == "cuda" else parts_cpu
     began = time.monotonic()
@@ -73,6 +74,8 @@ def guarded(name: str, part: Callable[[], Iterator[Judgement]]) -> list[Judgemen
             found.append(line)
     except NotMeasured as error:
         found.append(cannot_tell(name, "the rest" if found else "all of it", str(error)))
+    except DeviceError:
+        raise  # without its device no part means anything
     except (BenchError, HarnessError) as error:
         found.append(cannot_tell(name, "the rest" if found else "all of it", f"the harness failed: {error}"))
     except Exception:  # noqa: BLE001 - our own bug; shown whole in its line, and the other parts are still worth having

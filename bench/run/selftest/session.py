@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import bench
 from bench.catalogue import load_catalogue
@@ -122,7 +121,7 @@ class Session:
 
 
 @contextlib.contextmanager
-def open_session(device: Device, *, budget_s: float, wait: bool, notice: Callable[[str], None], **more: Any) -> Iterator[Session]:
+def open_session(device: Device, *, budget_s: float, wait: bool, notice: Callable[[str], None]) -> Iterator[Session]:
     """A session that holds the device's lock. The budget counts from when the lock is held.
 
     Raises LockError where it is held by others and `wait` is false, KeyboardInterrupt where a signal came while waiting.
@@ -133,7 +132,7 @@ def open_session(device: Device, *, budget_s: float, wait: bool, notice: Callabl
             if not held:
                 raise KeyboardInterrupt
             folder = Path(tempfile.mkdtemp(prefix="stepbench-selftest-"))
-            session = Session(device, folder, deadline=time.monotonic() + budget_s, stop=stop, notice=notice, **more)
+            session = Session(device, folder, deadline=time.monotonic() + budget_s, stop=stop, notice=notice)
             try:
                 yield session
             finally:
