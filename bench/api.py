@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import stats
-from bench.records import METRICS, Json, Result, Run
+from bench.records import FIXED_AXES, METRICS, Json, Result, Run
+from bench.run.canaries import is_canary
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["frame", "results"]
-
-FIXED_AXES = ("pass", "dtype", "device", "cache", "timer", "world_size")
 
 
 def _lines(runs: Sequence[Run], rows: Sequence[Result], metrics: Sequence[str] | None) -> list[dict[str, Json]]:
@@ -28,6 +27,7 @@ def _lines(runs: Sequence[Run], rows: Sequence[Result], metrics: Sequence[str] |
         case = row.case
         line: dict[str, Json] = {"suite": run.suite, "run": run.id, "label": run.label, "workload": case.workload}
         line["subject"] = case.subject_label
+        line["canary"] = is_canary(case, str(run.suite_data.get("workload", case.workload)))
         axes = {**case.subject, **{axis: case.axis_value(axis) for axis in FIXED_AXES}, **case.params}
         # A parameter must not hide one of our own columns.
         line |= {(f"param_{name}" if name in line else name): value for name, value in axes.items()}
@@ -49,7 +49,8 @@ def frame(runs: Sequence[Run], rows: Sequence[Result], metric: str | Sequence[st
     """A tidy frame: one line for each trial and metric, every axis and parameter a column.
 
     `median` is the median of the trial's samples, in seconds or bytes as `unit` says. A trial without the metric (OOM, unsupported …)
-    keeps its line: `median` is `<NA>` and `status` says why. `metric=None` takes whatever was measured, and then only that.
+    keeps its line: `median` is `<NA>` and `status` says why. `metric=None` takes whatever was measured, and then only that. `canary` marks
+    the rows that only show the machine.
     """
     import pandas as pd
 

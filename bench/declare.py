@@ -42,12 +42,17 @@ __all__ = [
     "Unsupported",
     "Workload",
     "dtype_bytes",
+    "fill_normal",
     "implementation",
     "torch_dtype",
 ]
 
 DTYPES: Mapping[str, str] = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
 """Our name of a compute dtype to torch's name of its storage (tf32 stores fp32 and multiplies in 19 bits)."""
+
+
+DEVICES = ("cpu", "cuda", "cpu-interpreter")
+"""`cpu-interpreter` runs a device's kernels on a CPU, for numbers and memory only; what runs on `cpu` runs there too."""
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -61,6 +66,19 @@ def torch_dtype(name: str) -> torch.dtype:
 def dtype_bytes(name: str) -> int:
     """Bytes of one element."""
     return {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}[DTYPES[name]]
+
+
+def fill_normal(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Puts standard normal numbers into a floating-point tensor of any layout and returns it; not seen by autograd.
+
+    They are drawn in place where the generator lives on the tensor's device, and copied there otherwise.
+    """
+    import torch
+
+    with torch.no_grad():
+        if generator.device.type == tensor.device.type:
+            return tensor.normal_(generator=generator)
+        return tensor.copy_(torch.randn(tensor.shape, generator=generator, device=generator.device))
 
 
 class SlotKind(StrEnum):
@@ -125,16 +143,40 @@ def _patterns(proof: Mapping[str, Any] | None) -> dict[str, ProofPatterns]:
     """`{"kernels": [...], "ops": [...], "not": [...]}`, or the same by device: `{"cpu": {...}, "cuda": {...}}`."""
     if not proof:
         return {}
+    if not isinstance(proof, Mapping):
+        raise TypeError(f'proof takes a mapping such as {{"kernels": [...], "ops": [...], "not": [...]}}, not {proof!r}')
     by_device = proof if set(proof) <= {"cpu", "cuda"} else {"cpu": proof, "cuda": proof}
     patterns = {}
     for device, entry in by_device.items():
+        if not isinstance(entry, Mapping):
+            raise TypeError(f"proof[{device!r}] takes a mapping of kernels, ops and not, not {entry!r}")
         unknown = set(entry) - {"kernels", "ops", "not"}
         if unknown:
             raise TypeError(f"proof has no {', '.join(sorted(unknown))}; it takes kernels, ops and not")
-        for expression in (e for names in entry.values() for e in names):
-            re.compile(expression)
-        patterns[device] = ProofPatterns(tuple(entry.get("kernels", ())), tuple(entry.get("ops", ())), tuple(entry.get("not", ())))
+        found = {kind: _expressions(f"proof[{kind!r}]", entry.get(kind, ())) for kind in ("kernels", "ops", "not")}
+        patterns[device] = ProofPatterns(found["kernels"], found["ops"], found["not"])
     return patterns
+
+
+def _texts(what: str, given: Any, known: Sequence[str] = ()) -> tuple[str, ...]:
+    """`given` as a tuple. Raises TypeError for a lone string, which would be taken letter by letter, and for words not in `known`."""
+    if isinstance(given, str):
+        raise TypeError(f"{what} takes a list: [{given!r}], not {given!r}")
+    if not isinstance(given, Sequence) or not all(isinstance(text, str) for text in given):
+        raise TypeError(f"{what} takes a list of strings, not {given!r}")
+    if known and (unknown := sorted(set(given) - set(known))):
+        raise TypeError(f"unknown {what} {', '.join(unknown)}; known: {', '.join(known)}")
+    return tuple(given)
+
+
+def _expressions(what: str, given: Any) -> tuple[str, ...]:
+    expressions = _texts(what, given)
+    for expression in expressions:
+        try:
+            re.compile(expression)
+        except re.error as error:
+            raise TypeError(f"{what}: {expression!r} is no regular expression: {error}") from error
+    return expressions
 
 
 def implementation(
@@ -154,10 +196,14 @@ def implementation(
         devices, dtypes, passes: what it can; anything else makes the row `unsupported`.
         proof: names that must (`kernels`, `ops`) and must not (`not`) appear under the profiler, for all devices or by device.
         refuses: patterns of library messages that mean `unsupported` and not `failed`.
+
+    Raises TypeError for a string where a list belongs, for an unknown word, and for a pattern that is no regular expression.
     """
-    unknown = set(dtypes) - set(DTYPES)
-    if unknown:
-        raise TypeError(f"unknown dtypes {sorted(unknown)}; known: {', '.join(DTYPES)}")
+    checked_requires = _texts("requires", requires)
+    checked_devices = _texts("devices", devices, DEVICES)
+    checked_dtypes = _texts("dtypes", dtypes, tuple(DTYPES))
+    checked_passes = tuple(Pass(name) for name in _texts("passes", passes, tuple(Pass)))
+    checked_refuses = _expressions("refuses", refuses)
 
     def decorate(builder: Callable[[Any], Any]) -> Implementation:
         module = inspect.getmodule(builder)
@@ -166,12 +212,12 @@ def implementation(
             name=builder.__name__,
             slot=workload or _folder(builder),
             builder=builder,
-            requires=tuple(requires),
-            devices=tuple(devices),
-            dtypes=tuple(dtypes),
-            passes=tuple(Pass(name) for name in passes),
+            requires=checked_requires,
+            devices=checked_devices,
+            dtypes=checked_dtypes,
+            passes=checked_passes,
             proof=_patterns(proof),
-            refuses=tuple(refuses),
+            refuses=checked_refuses,
             description=doc.strip().split("\n\n")[0].replace("\n", " "),
             source=inspect.getsourcefile(builder) or "",
         )
@@ -243,6 +289,19 @@ class Workload(ABC):
     @abstractmethod
     def make_inputs(self, spec: Any, device: str, generator: torch.Generator) -> dict[str, torch.Tensor]:
         """Named inputs in the spec's dtype, drawn from `generator` (a CPU generator, so that every device sees the same numbers)."""
+
+    def redraw(self, spec: Any, inputs: Mapping[str, torch.Tensor], generator: torch.Generator) -> None:
+        """New numbers into the very tensors of `inputs`, as `make_inputs` draws them.
+
+        Draws a whole second set and copies it. Override it where that can be done in place: at the shapes that just fit, there is no
+        room for a second set.
+        """
+        import torch
+
+        fresh = self.make_inputs(spec, str(generator.device), generator)
+        with torch.no_grad():
+            for name in list(fresh):
+                inputs[name].copy_(fresh.pop(name))
 
     def make_parameters(self, spec: Any, device: str, generator: torch.Generator) -> dict[str, torch.Tensor]:
         """Named parameters in the spec's dtype; none by default."""

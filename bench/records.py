@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -24,6 +25,17 @@ METHOD_VERSION = 1
 
 Scalar = str | int | float | bool | None
 Json = Any
+
+TrialKey = tuple[str, str, int, int]
+"""(case key, arm, index, attempt): unique within a run."""
+
+FIXED_AXES = ("pass", "dtype", "device", "cache", "timer", "world_size")
+"""Axes that every case has, beside its workload, subject and parameters."""
+
+
+def utc_now(timespec: str = "milliseconds") -> str:
+    """The time now as records hold it: ISO 8601, UTC."""
+    return datetime.now(UTC).isoformat(timespec=timespec)
 
 
 class Status(StrEnum):
@@ -147,7 +159,7 @@ class Protocol:
     max_sampling_s: float = 3.0
     max_warmup_s: float = 2.0
     host_memory_limit_bytes: int | None = None
-    """Cap on the private memory of a CPU trial; None means 90 % of what is available when it starts."""
+    """Cap on the private memory of a CPU trial, all its ranks together; None means 90 % of what is available when it starts."""
 
     def __post_init__(self) -> None:
         if self.trials < 1 or self.min_samples < 1 or self.max_samples < self.min_samples:
@@ -182,14 +194,16 @@ METRICS: Mapping[str, Metric] = {
         ),
         Metric("device_used_bytes", "byte", "lower", "growth of the device's used memory as the driver sees it (CUDA)"),
         Metric("allocator_retries", "count", "lower", "times the caching allocator had to free its cache and try again (CUDA)"),
-        Metric("sm_clock_hz", "Hz", "none", "SM clock read on the device around each block of samples (CUDA)"),
-        Metric("cycles", "cycle", "lower", "time_s times the SM clock of its block of samples (CUDA)"),
+        Metric("sm_clock_hz", "Hz", "none", "SM clock read on the device around each sample (CUDA)"),
+        Metric("cycles", "cycle", "lower", "each sample of time_s times its SM clock (CUDA)"),
         Metric("kernels_per_call", "count", "lower", "device kernels that one call launches (CUDA)"),
         Metric("import_s", "s", "lower", "importing what the subject needs, in its own process", harness=False),
         Metric("build_s", "s", "lower", "building the subject: its builder and its modules"),
-        Metric("compile_cold_s", "s", "lower", "first call of the subject with empty compile caches, less one warm call"),
         Metric(
-            "compile_warm_s", "s", "lower", "first call of the subject with the run's compile caches filled, less one warm call"
+            "compile_cold_s", "s", "lower", "first call of the subject with its case's own compile caches empty, less one warm call"
+        ),
+        Metric(
+            "compile_warm_s", "s", "lower", "first call of the subject with its case's compile caches filled, less one warm call"
         ),
         Metric("fork_s", "s", "lower", "from the request to the first line of the trial's own process", harness=True),
         Metric("device_init_s", "s", "lower", "creating the device context (CUDA)", harness=True),
@@ -318,6 +332,11 @@ class Trial:
     attempt: int = 0
     """Raised when a block is started anew on another device."""
 
+    @property
+    def key(self) -> TrialKey:
+        """Its natural key within a run. Hashes the case: keep it where it is asked for often."""
+        return self.case.key, self.arm, self.index, self.attempt
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -333,9 +352,9 @@ class Request:
     """True for a case's first trial of a run: its compile time is the cold one."""
     verify: bool = True
     """True for a case's first trial of a run: compare with the reference and prove what ran. The others only look for finiteness."""
-    rendezvous: str | None = None
-    """`tcp://` or `file://` address for world_size > 1 when the launcher's environment gives none."""
     device_index: int = 0
+    device_uuid: str | None = None
+    """Of the GPU whose lock the parent holds: the worker refuses another one. None on a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +422,7 @@ class Result:
 
 
 class RunState(StrEnum):
-    """How far a run came. Only FINISHED and BUDGET are at rest; the others can be resumed."""
+    """How far a run came. FINISHED and BUDGET are at rest; all but FINISHED can be resumed."""
 
     RUNNING = "running"
     FINISHED = "finished"

@@ -52,13 +52,6 @@ def iqr(values: Sequence[float]) -> float:
     return quantile(values, 0.75) - quantile(values, 0.25)
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    """Geometric mean of positive values; raises ValueError on others."""
-    if not values or any(value <= 0 for value in values):
-        raise ValueError("geometric mean needs positive values")
-    return math.exp(math.fsum(math.log(value) for value in values) / len(values))
-
-
 def power_law_exponent(x: Sequence[float], y: Sequence[float]) -> tuple[float, float] | None:
     """Least-squares slope of log y over log x and its standard error, or None with fewer than three distinct x.
 

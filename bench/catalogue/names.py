@@ -1,9 +1,10 @@
-"""The nearest valid word to one that is not known."""
+"""Words about a word that is not known: what was said, what there is, and the nearest valid one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Any
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:
@@ -13,8 +14,19 @@ def nearest(word: str, known: Sequence[str]) -> str | None:
     return lowered[matches[0]] if matches else None
 
 
-def unknown(kind: str, word: str, known: Sequence[str]) -> str:
-    """The sentence about a word that is not among the known ones."""
-    close = nearest(word, known)
-    hint = f" (did you mean {close!r}?)" if close else ""
-    return f"unknown {kind} {word!r}{hint}; known: {', '.join(known) or 'none'}"
+def shown(value: Any) -> str:
+    """A user's value in a message, short enough for one line."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def listed(words: Sequence[Any]) -> str:
+    """Known words for a message, at most twenty of them."""
+    return ", ".join(map(str, words[:20])) + (", ..." if len(words) > 20 else "") if words else "none"
+
+
+def unknown(kind: str, word: str, known: Sequence[str], *, hint: bool = True) -> str:
+    """The sentence about a word that is not among the known ones; `hint`: with the nearest of them in it."""
+    close = nearest(word, known) if hint else None
+    said = f" (did you mean {close!r}?)" if close else ""
+    return f"unknown {kind} {shown(word)}{said}; known: {listed(known)}"

@@ -27,12 +27,12 @@ PIPE_CLOSED = 141
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("bench.cli.run:run", "Measure suites: the plan first, then progress, then a summary."),
     "list": ("bench.cli.listing:list_", "What can be named in a suite, and what is installed."),
-    "show": ("bench.cli.show:show", "A run as a table, or one result in full."),
+    "show": ("bench.cli.show:show", "The latest runs, a run as a table, or one result in full."),
     "rerun": ("bench.cli.rerun:rerun", "Measure one row again and compare."),
     "report": ("bench.cli.report:report", "Write the report of runs as HTML, Markdown, JSON or CSV."),
     "selftest": ("bench.cli.selftest:selftest", "Prove our own numbers: known lengths, known bytes, other timers."),
     "doctor": ("bench.cli.doctor:doctor", "Is this machine fit to measure, and what to do where it is not."),
-    "db": ("bench.cli.database:db", "Check, upgrade, export and import the results database."),
+    "db": ("bench.cli.database:db", "Check, upgrade, export, publish and import the results database."),
     "schema": ("bench.cli.schema:schema", "The JSON Schema of a suite file, for editors."),
 }
 """Name to where it lives and its one line of help, so that `bench --help` imports no command."""

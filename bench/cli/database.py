@@ -17,7 +17,7 @@ CONFLICTS_SHOWN = 20
 
 @click.group()
 def db() -> None:
-    """Check, upgrade, export and import the results database."""
+    """Check, upgrade, export, publish and import the results database."""
 
 
 @db.command()
@@ -26,12 +26,20 @@ def db() -> None:
 def check(database: str, as_json: bool) -> int:
     """Look for damage: broken pages, rows without their run, samples that do not decode, runs that never ended.
 
-    Exit code 0: sound; 2: something was found.
+    A run that a process of this host measures now is no finding. Exit code 0: sound; 2: something was found.
     """
+    from bench.records import RunState
+    from bench.run import run_is_alive
     from bench.store import Store
 
     with Store.open(database, create=False, read_only=True) as store:
-        findings = store.check()
+        findings = store.check(running=False)
+        cut_off = [run for run in store.runs() if run.state is RunState.RUNNING and not run_is_alive(run.id)]
+    findings += [
+        f"run {run.id} (started {run.started_at}) is marked running, and no process of this host works on it: "
+        f"unless another machine measures it, finish it with `bench run --resume {run.id}`"
+        for run in cut_off
+    ]
     if as_json:
         say_json({"database": str(_shown(database)), "findings": findings})
     elif findings:
@@ -81,6 +89,36 @@ def export(runs: tuple[str, ...], output: Path | None, database: str) -> int:
         store.export_jsonl(out, chosen)
     if output is not None:
         note(f"wrote {output}")
+    return 0
+
+
+@db.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option(
+    "-o",
+    "--output",
+    default="results/published",
+    show_default=True,
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder of published results.",
+)
+@database_option
+def publish(runs: tuple[str, ...], output: Path, database: str) -> int:
+    """Write runs as files to be committed: DIR/<device>/<suite>.jsonl.gz and <suite>.summary.json.
+
+    Runs of one suite on one model of device share their files, which replace what was there. All files of DIR together may take 3 MiB;
+    more is refused, and nothing written. `bench db import` reads them.
+    """
+    from bench.store import Store
+    from bench.store import publish as write
+
+    with Store.open(database, create=False, read_only=True) as store:
+        chosen = list({run.id: run for run in (store.find_run(text) for text in runs)}.values())
+        published = write(store, chosen, output)
+    for path in published.files:
+        say(plain(str(path)))
+    note(f"published files take {published.total_bytes / 2**20:.2f} MiB of 3 MiB")
     return 0
 
 

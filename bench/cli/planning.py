@@ -62,11 +62,11 @@ def plan_all(suites: Sequence[str], options: RunOptions, database: str) -> tuple
     planned = []
     try:
         for path, suite, expansion in loaded:
-            own = replace(options, suite_file=str(path))
-            plan = make_plan(suite, expansion, own, store=earlier)
+            own = replace(options, suite_file=str(path), suite_folder=str(Path.cwd()))
+            plan = make_plan(suite, expansion, own, store=earlier, catalogue=catalogue)
             if not plan.trials:
                 raise SelectionError(f"{path}: part {options.shard} of the plan is empty; there are fewer blocks than parts")
-            planned.append(Planned(suite, plan, own, _not_measured(plan, catalogue)))
+            planned.append(Planned(suite, plan, own, _not_measured(plan)))
     finally:
         if earlier is not None:
             earlier.__exit__(None, None, None)
@@ -83,12 +83,10 @@ def _earlier_results(database: str) -> Store | None:
         return None
 
 
-def _not_measured(plan: Plan, catalogue: Catalogue) -> tuple[tuple[str, str, str, int], ...]:
-    from bench.run.preflight import preflight
-
+def _not_measured(plan: Plan) -> tuple[tuple[str, str, str, int], ...]:
     counts: Counter[tuple[str, str, str]] = Counter()
     for case in plan.cases:
-        refusal = preflight(case, catalogue)
+        refusal = plan.refusals.get(case.key)
         if refusal is not None:
             counts[case.subject_label, str(refusal.status), refusal.reason or ""] += 1
     return tuple((*key, count) for key, count in counts.items())
@@ -101,7 +99,7 @@ def say_plan(planned: Planned) -> None:
     say(f"\n{plain(suite.name)}: {plain(suite.question)}")
     say(
         f"  {len(plan.cases)} cases, {len(plan.trials)} trials in {len(plan.blocks)} blocks, "
-        f"about {spell_duration(_seconds(planned))} ({plan.estimate_source})"
+        f"about {spell_duration(plan.estimated_s)} ({plan.estimate_source})"
     )
     left_out = [f"{plan.excluded} cases by the suite's rules"] if plan.excluded else []
     left_out += [f"{plan.filtered} by --filter"] if plan.filtered else []
@@ -114,14 +112,6 @@ def say_plan(planned: Planned) -> None:
             say(f"  {line}")
 
 
-def _seconds(planned: Planned) -> float:
-    """The plan's guess, without the trials that start no process."""
-    plan = planned.plan
-    refused = {subject for subject, *_ in planned.not_measured}
-    idle = [trial for trial in plan.trials if trial.case.subject_label in refused] if refused else []
-    return max(plan.estimated_s - plan.seconds(idle), 0.0)
-
-
 def plan_data(planned: Planned) -> dict[str, Any]:
     """The same for programs."""
     plan = planned.plan
@@ -131,7 +121,7 @@ def plan_data(planned: Planned) -> dict[str, Any]:
         "cases": len(plan.cases),
         "trials": len(plan.trials),
         "blocks": len(plan.blocks),
-        "estimated_s": round(_seconds(planned), 1),
+        "estimated_s": round(plan.estimated_s, 1),
         "estimate_source": plan.estimate_source,
         "excluded_cases": plan.excluded,
         "filtered_cases": plan.filtered,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,11 +21,6 @@ if TYPE_CHECKING:
 SUFFIX = {"html": ".html", "markdown": ".md", "json": ".json", "csv": ".csv"}
 
 
-def utc_now() -> str:
-    """The time now, UTC, ISO 8601 to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
 def write_report(store: Store, runs: Sequence[Run], output: Path, kind: str) -> None:
     """Renders `runs` and replaces `output` in one step, so that a reader never sees half a report."""
     text = _render(store, runs, kind)
@@ -38,9 +32,10 @@ def write_report(store: Store, runs: Sequence[Run], output: Path, kind: str) -> 
 
 def _render(store: Store, runs: Sequence[Run], kind: str) -> str:
     from bench import report as room
+    from bench.records import utc_now
 
     if kind == "html":
-        return room.render_html(store, runs, now=utc_now())
+        return room.render_html(store, runs, now=utc_now("seconds"))
     results = store.results([run.id for run in runs], include_excluded=True)
     if kind == "markdown":
         return room.render_markdown(runs, results)
@@ -77,7 +72,7 @@ def report(runs: tuple[str, ...], output: Path | None, format_: str | None, data
 
     Times are in s, ms or µs and memory in KiB, MiB or GiB (powers of two); JSON and CSV hold seconds and bytes.
     """
-    from bench.store import Store
+    from bench.store import Store, file_word
 
     to_stdout = output is not None and str(output) == "-"
     kind = kind_of(output, format_)
@@ -92,8 +87,3 @@ def report(runs: tuple[str, ...], output: Path | None, format_: str | None, data
         write_report(store, chosen, target, kind)
     say(str(target))
     return 0
-
-
-def file_word(name: str) -> str:
-    """`name` as part of a file's name: letters, digits, `-` and `_`, at most 60 of them."""
-    return "".join(char if char.isascii() and (char.isalnum() or char in "-_") else "_" for char in name)[:60] or "suite"

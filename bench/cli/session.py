@@ -37,6 +37,8 @@ class Session:
         self._report_file = report_file
         self._as_json = as_json
         self._summaries: list[RunSummary] = []
+        self._runs: dict[str, None] = {}
+        """Ids of all runs that have a row of ours, those that broke off included."""
         self._interrupted = False
 
     def notices(self) -> None:
@@ -64,7 +66,7 @@ class Session:
                 self._interrupted = True
                 return
             except (BenchError, HarnessError, BrokenPipeError):
-                self._leave_report()
+                self._leave_report_beside_an_error()
                 raise
             if self._interrupted:
                 return
@@ -73,21 +75,38 @@ class Session:
         """What the run `text` still lacks."""
         from bench.run import resume
 
-        self._took(resume(text, self._store, device=device, budget_s=budget_s, wait_for_lock=wait, progress=self._progress))
+        try:
+            self._took(resume(text, self._store, device=device, budget_s=budget_s, wait_for_lock=wait, progress=self._progress))
+        except (BenchError, HarnessError, BrokenPipeError):
+            self._leave_report_beside_an_error()
+            raise
 
     def _took(self, summary: RunSummary) -> None:
         self._summaries.append(summary)
+        self._runs[summary.run_id] = None
         self._interrupted = self._interrupted or summary.exit_code == INTERRUPTED
         if not self._as_json:
             _say_summary(self._store, summary)
 
     def _progress(self, progress: Progress) -> None:
+        if progress.result is not None:
+            self._runs[progress.result.run_id] = None
         left = f"{spell_duration(progress.left_s)} left" if progress.done < progress.planned else "done"
         wide = len(str(progress.planned))
         note_line = f"[{progress.done:>{wide}}/{progress.planned}, {left}] {progress.text}" if progress.result else progress.text
         # Nobody needs to read along: a terminal that is closed, or a pipe, must not end hours of measuring.
         with contextlib.suppress(OSError):
             click.echo(plain(note_line), err=True)
+
+    def _leave_report_beside_an_error(self) -> None:
+        """The same where something went wrong, which may be in the way of a report as well: then that error is the one to tell."""
+        try:
+            written = self._leave_report() if self._runs else None
+        except (BenchError, OSError) as error:
+            note(f"no report: {error}")
+            return
+        if written is not None:
+            note(f"a report of what was measured before the error: {written}")
 
     def _leave_report(self) -> Path | None:
         """Renders what there is; None without --report or without a run."""
@@ -96,7 +115,7 @@ class Session:
         if self._report_file is None:
             return None
         stored = {run.id: run for run in self._store.runs()}
-        runs = [stored[summary.run_id] for summary in self._summaries if summary.run_id in stored]
+        runs = [stored[run_id] for run_id in self._runs if run_id in stored]
         if not runs:
             note("nothing was measured, so there is no report")
             return None

@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.options import database_option, json_option
-from bench.cli.terminal import note, plain, say, say_json
+from bench.cli.terminal import note, plain, say, say_json, table
 
 if TYPE_CHECKING:
     from bench.records import Result, Run
     from bench.store import Store
 
 LOG_LINES_SHOWN = 40
+RUNS_SHOWN = 20
 
 
 @click.command()
-@click.argument("what", metavar="RUN|RESULT")
+@click.argument("what", metavar="[RUN|RESULT]", required=False)
 @click.option("--log", "whole_log", is_flag=True, help="Show the whole log of a result, not only its last lines.")
 @database_option
 @json_option
-def show(what: str, whole_log: bool, database: str, as_json: bool) -> int:
-    """Show a run (id, the beginning of an id, label, or `latest`) or one result (id or the beginning of one).
+def show(what: str | None, whole_log: bool, database: str, as_json: bool) -> int:
+    """Show a run (id, the beginning of an id, label, or `latest`), one result (id or the beginning of one), or the latest runs.
 
     Times are medians over trials with their lowest and highest; memory is in powers of two (1 GiB = 2^30 bytes).
     """
@@ -33,6 +34,9 @@ def show(what: str, whole_log: bool, database: str, as_json: bool) -> int:
     with Store.open(database, create=False, read_only=True) as store:
         for notice in store.notices:
             note(notice)
+        if what is None:
+            _show_runs(store, as_json=as_json)
+            return 0
         try:
             run = store.find_run(what)
         except SelectionError as no_run:
@@ -44,6 +48,32 @@ def show(what: str, whole_log: bool, database: str, as_json: bool) -> int:
         else:
             _show_run(store, run, as_json=as_json)
     return 0
+
+
+def _show_runs(store: Store, *, as_json: bool) -> None:
+    runs = store.runs()[:RUNS_SHOWN]
+    rows = {run.id: len(store.done(run.id)) for run in runs}
+    if as_json:
+        shown = ("id", "started_at", "suite", "device", "state", "planned_trials", "label")
+        say_json([{**{name: getattr(run, name) for name in shown}, "rows": rows[run.id]} for run in runs])
+        return
+    if not runs:
+        say("no runs yet: bench run SUITE makes one")
+        return
+    heads = ("run", "started", "suite", "device", "state", "rows", "label")
+    cells = [
+        (
+            run.id,
+            run.started_at[:19],
+            run.suite,
+            run.device,
+            str(run.state),
+            f"{rows[run.id]}/{run.planned_trials}",
+            run.label or "",
+        )
+        for run in runs
+    ]
+    say(table(heads, cells, right=(5,)))
 
 
 def _show_run(store: Store, run: Run, *, as_json: bool) -> None:

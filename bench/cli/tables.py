@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from bench.records import Case, Result, Run, Scalar
     from bench.report.summary import CaseSummary, Spread
 
-FIXED_AXES = ("workload", "pass", "dtype", "device", "cache", "timer", "world_size")
-
 
 def _axes(cases: Sequence[Case]) -> tuple[list[str], dict[str, Scalar]]:
     """The axes that differ between `cases`, and those that do not with their value."""
-    names = [*FIXED_AXES, *dict.fromkeys(name for case in cases for name in case.params)]
+    from bench.records import FIXED_AXES
+
+    names = ["workload", *FIXED_AXES, *dict.fromkeys(name for case in cases for name in case.params)]
     differ, same = [], {}
     for name in names:
         values = {_value(case, name) for case in cases}

@@ -56,7 +56,8 @@ def _cpu_ticks() -> tuple[int, int, int] | None:
     return sum(numbers) - idle - numbers[7], numbers[7], sum(numbers)
 
 
-def _memory_available() -> int | None:
+def memory_available() -> int | None:
+    """Bytes that the host could give without swapping; None where the kernel does not tell."""
     try:
         with open("/proc/meminfo") as file:
             for line in file:
@@ -144,7 +145,7 @@ class ConditionsSampler:
     def _read(self, *, slow: bool) -> None:
         self._count += 1
         self._series.add("load_1min", os.getloadavg()[0])
-        self._series.add("memory_available_bytes", _memory_available())
+        self._series.add("memory_available_bytes", memory_available())
         if slow:
             frequencies = _frequencies_hz(self._cpus)
             self._series.add("cpu_frequency_hz", median(frequencies) if frequencies else None)

@@ -9,9 +9,8 @@ from bench.errors import DeviceError
 from bench.machine.device import Device, find_device
 from bench.machine.findings import Finding, ok, problem, warn
 from bench.machine.nvml import NvmlAbsent, NvmlBroken, ask, open_nvml, text, visible_gpus
+from bench.machine.throttling import CAPS, CHOSEN
 
-HARMLESS = ("gpu_idle", "sw_power_cap", "application_clocks_setting", "sync_boost", "display_clock_setting")
-"""Reasons for lower clocks that are no fault: a power cap is the normal state of a busy GPU."""
 HOT_C = 83
 FOREIGN_BYTES = 2**30
 _VOLATILE, _UNCORRECTED = 0, 1
@@ -69,7 +68,7 @@ def _clocks(handle: Any, conditions: Mapping[str, Any]) -> Iterator[Finding]:
     else:
         yield ok("gpu", f"SM clock {now} MHz now, {most} MHz at most (it rises with work)")
     shares = conditions.get("throttle_share") or {}
-    bad = [reason for reason in shares if reason not in HARMLESS]
+    bad = [reason for reason in shares if reason not in CHOSEN | CAPS]
     if bad:
         yield warn(
             "gpu", f"clocks are held back: {', '.join(bad)}", "let it cool, or look at its power supply; such trials are discarded"

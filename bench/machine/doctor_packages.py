@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from bench.machine.device import Device
 from bench.machine.doctor_gpu import driver_facts, torch_against_driver
 from bench.machine.environment import PACKAGES, installed_version
 from bench.machine.findings import Finding, Severity, ok, problem, warn
+from bench.machine.interpreter import python, python_environment
 from bench.machine.secrets import scrub
 
 IMPORT_TIMEOUT_S = 60.0
@@ -83,9 +83,11 @@ def try_imports(packages: Sequence[str], timeout_s: float = IMPORT_TIMEOUT_S) ->
 def try_import(package: str, timeout_s: float = IMPORT_TIMEOUT_S) -> Import:
     """One package's answer."""
     version = installed_version(package) or "?"
-    command = [sys.executable, "-c", _TRY, module_of(package)]
+    command = python("-c", _TRY, module_of(package))
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False)
+        done = subprocess.run(
+            command, env=python_environment(), capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False
+        )
     except subprocess.TimeoutExpired:
         return Import(package, version, None, f"no answer within {timeout_s:g} s")
     if done.returncode == 0:
@@ -143,8 +145,9 @@ def torch_facts(timeout_s: float = TORCH_TIMEOUT_S) -> dict[str, Any] | str:
     """What `bench.worker.examine` says, or why it says nothing."""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "bench.worker.examine"],
-            env={"KINETO_LOG_LEVEL": "99", **os.environ},
+            python("-m", "bench.worker.examine"),
+            # As trials count GPUs.
+            env={"KINETO_LOG_LEVEL": "99", **python_environment(), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
             capture_output=True,
             text=True,
             errors="replace",
@@ -196,6 +199,6 @@ def _same_gpu(facts: Mapping[str, Any], device: Device) -> Finding:
         return problem("torch", f"NVML sees {device.name}, and torch does not{why}", advice)
     seen = facts["devices"][device.index]
     if device.mig is None and seen["uuid"] and device.uuid and seen["uuid"] not in device.uuid:
-        advice = "set CUDA_DEVICE_ORDER=PCI_BUS_ID, so that both count alike"
+        advice = "name the GPU by its UUID in CUDA_VISIBLE_DEVICES and say --device cuda:0"
         return problem("torch", f"torch's cuda:{device.index} is another GPU ({seen['uuid']}) than NVML's ({device.uuid})", advice)
     return ok("torch", f"torch sees {seen['name']} as cuda:{device.index}, the same GPU as NVML")

@@ -77,9 +77,11 @@ _LEFT_OUT = frozenset(
         "OMP_WAIT_POLICY",
         "TORCHINDUCTOR_COMPILE_THREADS",
         "PYTORCH_NVML_BASED_CUDA_CHECK",
-        # Folders that are fresh for each run, or only say where files lie.
+        # Folders that are fresh for each case, or only say where files lie.
         "TORCHINDUCTOR_CACHE_DIR",
         "TRITON_CACHE_DIR",
+        "FLASH_ATTENTION_CUTE_DSL_CACHE_DIR",
+        "FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED",
         "TRITON_HOME",
         "TORCH_HOME",
         "TORCH_EXTENSIONS_DIR",

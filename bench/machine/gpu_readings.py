@@ -8,24 +8,7 @@ from typing import Any
 from bench.machine.device import Device
 from bench.machine.neighbours import host_pids
 from bench.machine.nvml import ask, open_nvml, visible_gpus
-
-THROTTLE_REASONS: Mapping[int, str] = {
-    0x001: "gpu_idle",
-    0x002: "application_clocks_setting",
-    0x004: "sw_power_cap",
-    0x008: "hw_slowdown",
-    0x010: "sync_boost",
-    0x020: "sw_thermal_slowdown",
-    0x040: "hw_thermal_slowdown",
-    0x080: "hw_power_brake_slowdown",
-    0x100: "display_clock_setting",
-}
-"""NVML's bits for why clocks are not at their highest."""
-
-
-def throttle_words(bits: int) -> list[str]:
-    """The reasons in a bit mask; a bit without a name is spelled as `bit_0x200`."""
-    return [THROTTLE_REASONS.get(1 << shift, f"bit_{1 << shift:#x}") for shift in range(bits.bit_length()) if bits & 1 << shift]
+from bench.machine.throttling import reason_words
 
 
 class GpuReadings:
@@ -75,8 +58,8 @@ class GpuReadings:
         nvml, handle = self.nvml, self.handle
         limit_mw = ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
         energy_mj = ask(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
-        every = sorted({word for bits in self.bits for word in throttle_words(bits)})
-        shares = {word: sum(word in throttle_words(bits) for bits in self.bits) / len(self.bits) for word in every}
+        every = sorted({word for bits in self.bits for word in reason_words(bits)})
+        shares = {word: sum(word in reason_words(bits) for bits in self.bits) / len(self.bits) for word in every}
         facts = {
             "power_limit_w": limit_mw / 1e3 if limit_mw is not None else None,
             "energy_j": (energy_mj - self.first_energy_mj) / 1e3

@@ -9,9 +9,11 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+import bench
 from bench.errors import SelectionError
 from bench.records import RevisionItem
 
@@ -143,7 +145,8 @@ def revision(under_test: Sequence[str], *, plugins: Sequence[Path] = (), root: P
 
     Args:
         under_test: names of installed packages, or paths; relative ones start at the suite's folder or else at its repository.
-        plugins: lone-file plug-ins; where `under_test` is empty their repositories are under test.
+        plugins: lone-file plug-ins. Their contents always count, whether git knows them or not: as an item each, or, where
+            `under_test` is empty and git tracks them, within their repository's.
         root: the suite file or its folder; where `under_test` is empty its repository is under test.
 
     Raises SelectionError for an entry that is neither a path nor an installed package but looks like a path; a package that is
@@ -154,11 +157,15 @@ def revision(under_test: Sequence[str], *, plugins: Sequence[Path] = (), root: P
     if not under_test:
         sources = [_repository_of(base), *(_repository_of(plugin.resolve()) for plugin in plugins)]
         for source in dict.fromkeys(sources):
+            if source.is_file() and source in {plugin.resolve() for plugin in plugins}:
+                continue  # a plug-in outside git: its contents are an item below
             # A whole folder that is no repository may be somebody's home: nobody asked to read all of it.
             loose = source.is_dir() and _git(source, "rev-parse", "--show-toplevel") is None
             item = RevisionItem(name=source.name, kind="path") if loose else path_revision(source)
             items.setdefault(item.name, item)
-        return tuple(items.values())
+        # What git tracks is in its repository's item; the rest git would not tell us of.
+        loose_plugins = [plugin for plugin in plugins if not _tracked(plugin.resolve())]
+        return (*items.values(), *_plugin_items(loose_plugins, set(items)))
     folder = base if base.is_dir() else base.parent
     starts = (folder, _repository_of(folder))
     for entry in dict.fromkeys(under_test):
@@ -171,4 +178,38 @@ def revision(under_test: Sequence[str], *, plugins: Sequence[Path] = (), root: P
                 f"under_test: there is no file or folder {entry!r} (relative paths start at the suite's folder or at its repository)"
             )
         items[entry] = found or RevisionItem(name=entry, kind="package")
-    return tuple(items.values())
+    return (*items.values(), *_plugin_items(plugins, set(items)))
+
+
+def _tracked(path: Path) -> bool:
+    return _git(path.parent, "ls-files", "--error-unmatch", "--", path.name) is not None
+
+
+def _plugin_items(plugins: Sequence[Path], taken: set[str]) -> list[RevisionItem]:
+    """The contents of each plug-in: it is measured whatever else is under test. Of equal names the later ones get their folder's."""
+    found = []
+    for plugin in dict.fromkeys(plugin.resolve() for plugin in plugins):
+        name = plugin.name
+        if name in taken:
+            name = f"{plugin.parent.name}/{plugin.name}"
+        taken.add(name)
+        found.append(_outside_git(plugin, name))
+    return found
+
+
+@cache
+def harness_version() -> str:
+    """Our own version, with the commit and the state of the sources where they lie in a repository of their own.
+
+    `0.1.0` where installed, `0.1.0+g1a2b3c4d5e6f` from a clone, `0.1.0+g1a2b3c4d5e6f.dirty.0f1e2d3c` where the package has been edited:
+    the last part tells two edits apart. The commit is the last one that touched the package. Read once in a process.
+    """
+    package = Path(bench.__file__).resolve().parent
+    if not _tracked(package / "__init__.py"):
+        return bench.__version__  # installed, perhaps inside somebody else's repository
+    state = path_revision(package)
+    commit = (_git(package, "log", "-1", "--format=%H", "--", ".") or b"").decode().strip() or state.commit
+    if commit is None:
+        return bench.__version__
+    dirty = f".dirty.{state.diff_hash[:8]}" if state.dirty and state.diff_hash else ""
+    return f"{bench.__version__}+g{commit[:12]}{dirty}"

@@ -9,23 +9,23 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench.machine.throttling import CHOSEN
 from bench.records import Result, Run, RunState, Status
 from bench.report import units
 from bench.report.layout import Facet, Section
-from bench.report.summary import PEAK, TIME, CaseSummary, Spread
+from bench.report.rates import CLOCK_WANDERED_CYCLES, CLOCK_WANDERED_TIME, clock_wandered, winner_words
+from bench.report.summary import PEAK, TIME, CaseSummary, Reach, Spread
 
 FEW_TRIALS = 3
 FEW_SAMPLES = 30
 WIDE_RANGE = 0.10
+FEWEST_ON_ONE_SM = 0.9
+"""Below this share of samples with both clock stamps on one SM, cycles rest on too few of them."""
 FLAGS = {
     "launch_bound": "bound by launching kernels and not by the kernels",
-    "overhead_bound": "bound by the overhead of the call and not by its work",
-    "throttled": "measured while the device was throttled",
 }
 """Flags that a worker or the sampler of conditions may raise, in words."""
 
-HARMLESS = frozenset({"gpu_idle", "application_clocks_setting", "display_clock_setting"})
-"""Reasons for lower clocks that say nothing against a measurement."""
 SEEN_OFTEN = 0.05
 """A reason for lower clocks is told above this share of a trial's readings."""
 
@@ -119,7 +119,9 @@ def _reading(section: Section, facet: Facet, xs: list[float | int | None], metri
     best, _ = _lowest(facet, xs[-1], metric)
     value = best[0].values[metric]
     at = f" at {xs[-1]}" if len(xs) > 1 else ""
-    detail = f"{'each ' if len(names) > 1 else ''}{value_words(value, metric)}{at}{_beside(facet, xs[-1], metric, names)}"
+    rate = winner_words(best[0].rates) if metric == TIME and best[0].case.device == "cuda" else ""
+    rate = f" = {rate}" if rate else ""
+    detail = f"{'each ' if len(names) > 1 else ''}{value_words(value, metric)}{at}{rate}{_beside(facet, xs[-1], metric, names)}"
     alone: list[float | int | None] = []
     near: dict[str, list[float | int | None]] = {}
     for x in xs:
@@ -159,6 +161,7 @@ def _flags(results: Sequence[Result]) -> list[Doubt]:
     unstable = sum(result.conditions.get("warmup_stable") is False for result in results)
     if unstable:
         found.append(Doubt(unstable, f"of {len(results)} timed trials were not stable when warm-up ended"))
+    found += _unfinished(results)
     neighbours = Counter(name for result in results for name in sorted(_neighbours(result)))
     if neighbours:
         touched = sum(bool(_neighbours(result)) for result in results)
@@ -169,6 +172,47 @@ def _flags(results: Sequence[Result]) -> list[Doubt]:
         Doubt(n, f"of {len(results)} timed trials saw the clocks held back: {word.replace('_', ' ')}")
         for word, n in sorted(throttled.items())
     ]
+    return found
+
+
+def _known(result: Result, name: str, otherwise: float) -> float:
+    """A number among the conditions; `otherwise`, which raises no doubt, where the trial did not record one."""
+    value = result.conditions.get(name)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else otherwise
+
+
+def _unfinished(results: Sequence[Result]) -> list[Doubt]:
+    """Passes that a trial could not make, and what the worker or the runner had to do to get a time at all."""
+    left_out: dict[tuple[str, str], int] = {}
+    for result in results:
+        not_done = result.conditions.get("not_done")
+        for phase, reason in not_done.items() if isinstance(not_done, dict) else ():
+            left_out[str(phase), str(reason)] = left_out.get((str(phase), str(reason)), 0) + 1
+    found = [
+        Doubt(n, f"of {len(results)} timed trials did without {phase.replace('_', ' ')}: {units.shorten(reason, 120)}")
+        for (phase, reason), n in sorted(left_out.items())
+    ]
+    strayed = sum(_known(result, "same_sm_share", 1.0) < FEWEST_ON_ONE_SM for result in results)
+    if strayed:
+        found.append(
+            Doubt(
+                strayed,
+                f"of {len(results)} timed trials could read the clock of fewer than {FEWEST_ON_ONE_SM:.0%} of their samples",
+            )
+        )
+    again = [int(_known(result, "discarded_trials", 0.0)) for result in results if _known(result, "discarded_trials", 0.0) > 0]
+    if again:
+        found.append(
+            Doubt(
+                len(again),
+                f"of {len(results)} timed trials were measured again, since clocks were held back ({sum(again)} discarded)",
+            )
+        )
+    retried = sum(_known(result, "allocator_retries_while_sampling", 0.0) > 0 for result in results)
+    if retried:
+        found.append(
+            Doubt(retried, f"of {len(results)} timed trials had the allocator free its cache and try again while they were timed")
+        )
     return found
 
 
@@ -184,30 +228,37 @@ def _throttle_words(result: Result) -> list[str]:
     if not isinstance(shares, dict):
         return []
     return sorted(
-        word for word, share in shares.items() if word not in HARMLESS and isinstance(share, int | float) and share > SEEN_OFTEN
+        word for word, share in shares.items() if word not in CHOSEN and isinstance(share, int | float) and share > SEEN_OFTEN
     )
 
 
-def _about_run(run: Run, cases: Sequence[CaseSummary]) -> list[Doubt]:
-    rows = sum(len(case.counted) for case in cases)
+def _about_run(run: Run, cases: Sequence[CaseSummary], canaries: Sequence[CaseSummary]) -> list[Doubt]:
+    rows = sum(len(case.counted) for case in (*cases, *canaries))
     found: list[Doubt] = []
     missing = run.planned_trials - rows
     if run.state is not RunState.FINISHED or missing > 0:
         state = {RunState.BUDGET: "stopped at its time budget"}.get(run.state, f"is {run.state}")
         if run.state is RunState.FINISHED:
             state = "is finished, yet rows are missing"
-        found.append(Doubt(max(missing, 0), f"of {run.planned_trials} planned trials have no row: the run {state}"))
+        if missing > 0:
+            found.append(Doubt(missing, f"of {run.planned_trials} planned trials have no row: the run {state}"))
+        else:
+            found.append(Doubt(run.planned_trials, f"planned trials all have their row, yet the run {state}"))
     dirty = [item.name for item in run.revision if item.dirty]
     if dirty:
         found.append(Doubt(len(dirty), f"under test with uncommitted changes: {', '.join(dirty)}"))
     return found
 
 
-def doubts(run: Run, cases: Sequence[CaseSummary]) -> list[Doubt]:
-    """What a careful reader of this run must know before believing a number; empty if nothing was found."""
+def doubts(run: Run, cases: Sequence[CaseSummary], reach: Reach | None = None) -> list[Doubt]:
+    """What a careful reader of this run must know before believing a number; empty if nothing was found.
+
+    `reach` is what the cases themselves say of the run's canaries; needed only where a run has canaries and no case.
+    """
     timed = [case for case in cases if case.status is Status.OK and TIME in case.values]
     trials = [result for case in timed for result in case.counted if result.status is Status.OK]
-    found = _about_run(run, cases)
+    canaries = (reach or (cases[0].reach if cases else Reach())).canaries
+    found = _about_run(run, cases, canaries)
     hard = {result.environment.hard_hash for case in cases for result in case.counted}
     soft = {result.environment.soft_hash for case in cases if case.values for result in case.counted if result.status is Status.OK}
     if len(hard) > 1:
@@ -228,6 +279,25 @@ def doubts(run: Run, cases: Sequence[CaseSummary]) -> list[Doubt]:
                 f" between trials (widest: {worst.label}, {worst_text})",
             )
         )
+    wandered = [case for case in timed if clock_wandered(case)]
+    if wandered:
+        found.append(
+            Doubt(
+                len(wandered),
+                f"of {len(timed)} timed cases: the clock wandered, the kernel did not (trials differ by more than"
+                f" {units.percent(CLOCK_WANDERED_TIME)} in time and by at most {units.percent(CLOCK_WANDERED_CYCLES)} in cycles)",
+            )
+        )
+    above = [case for case in timed if case.rates.above_measured]
+    if above:
+        most = max(above, key=_highest_share)
+        found.append(
+            Doubt(
+                len(above),
+                f"of {len(timed)} timed cases lie above a ceiling that this run measured"
+                f" (highest: {most.label}, {units.percent(_highest_share(most))})",
+            )
+        )
     partly = sum(len(case.counts) > 1 for case in cases)
     if partly:
         found.append(Doubt(partly, "cases ended differently from trial to trial"))
@@ -242,6 +312,10 @@ def doubts(run: Run, cases: Sequence[CaseSummary]) -> list[Doubt]:
     if aside:
         found.append(Doubt(aside, "rows are set aside (excluded or superseded); they are in the table and in no value"))
     return found
+
+
+def _highest_share(case: CaseSummary) -> float:
+    return max((rate.measured.value for rate in case.rates.above_measured if rate.measured), default=0.0)
 
 
 QUESTIONS: tuple[tuple[str, str], ...] = ((TIME, "Fastest measured"), (PEAK, "Lowest peak memory measured"))

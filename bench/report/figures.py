@@ -1,16 +1,12 @@
-"""Draws one panel, a metric of one facet against the swept axis, as an SVG whose colours come from the page's style sheet.
+"""Draws one panel, a metric of one facet against the swept axis, as lines over three sizes or more.
 
-matplotlib draws; text stays text. Every colour is drawn as a placeholder and then replaced by a CSS variable, so one figure serves
-light, dark and print. Ids are made unique to the panel, since many figures share one page. Both axes are logarithmic. A point that
-has no value is no gap: its status stands as a word in a strip above the axes, in the colour of its subject.
+Both axes are logarithmic. A point that has no value is no gap: its status stands as a word in a strip above the axes, in the
+colour of its subject. Panels with one or two sizes are drawn by dots.py.
 """
 
 from __future__ import annotations
 
-import html
-import io
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +15,7 @@ from bench.records import METRICS, Status
 from bench.report import units
 from bench.report.layout import Facet
 from bench.report.summary import CaseSummary, Spread
+from bench.report.svg import CARD, GRID, INK, MUTED, SERIES, WIDTH_IN, plain_text, settings, written
 
 DASHES: tuple[Any, ...] = ("-", (0, (7, 2.6)), (0, (1.8, 1.8)), (0, (8, 2, 2, 2)))
 DASH_ARRAYS = ("", "7 2.5", "2 2", "8 2 2 2")
@@ -33,13 +30,8 @@ KNOWN_STYLES = {
 }  # fmt: skip
 """Subjects that keep one colour over all pages and nights."""
 
-INK, GRID, MUTED, CARD = "#5e5000", "#5e5001", "#5e5002", "#5e5003"
-SERIES = "#5e51{:02x}"
 WORDS = {Status.OOM: "OOM"}
 TITLES = {"time_s": "time per call", "peak_bytes": "peak memory", "saved_bytes": "memory kept for backward"}
-
-_PLACEHOLDER = re.compile(r"#5e5(0|1)([0-9a-f]{2})")
-_NAMED = {"00": "var(--ink)", "01": "var(--grid)", "02": "var(--muted)", "03": "var(--card)"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +72,7 @@ def status_word(status: Status) -> str:
     return WORDS.get(status, str(status))
 
 
-def _words(cell: CaseSummary | None, metric: str) -> str | None:
+def missing_word(cell: CaseSummary | None, metric: str) -> str | None:
     """What stands where a point has no place on a logarithmic axis; None where it has one."""
     if cell is None:
         return "not run"
@@ -120,7 +112,7 @@ def nice_ticks(low: float, high: float, binary: bool) -> list[float]:
     return ticks[::stride]
 
 
-def _limits(values: Sequence[float]) -> tuple[float, float]:
+def limits(values: Sequence[float]) -> tuple[float, float]:
     """Room above and below, and never less than a factor of four: a small difference must look small."""
     low, high = min(values), max(values)
     widen = max(1.0, math.sqrt(4.0 / (high / low)))
@@ -128,39 +120,34 @@ def _limits(values: Sequence[float]) -> tuple[float, float]:
     return low / widen / pad, high * widen * pad
 
 
-def _tick_text(value: float, metric: str) -> str:
+def tick_text(value: float, metric: str) -> str:
     text = units.in_unit(value, units.metric_unit(metric))
     number, _, unit = text.partition(" ")
     return f"{float(number):g} {unit}"
 
 
-def _as_css(svg: str, prefix: str, label: str) -> str:
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.S)
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
-    svg = _PLACEHOLDER.sub(lambda m: _NAMED[m[2]] if m[1] == "0" else f"var(--s{int(m[2], 16)})", svg)
-    svg = re.sub(r'\bid="(?!m[0-9a-f]{10}|p[0-9a-f]{10})[^"]*"', "", svg)
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', svg)
-    svg = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{prefix}-", svg)
-    svg = re.sub(r"font: (?:\w+ )?([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
-    svg = re.sub(r"font-family: [^;\"]*;?", "", svg)
-    svg = re.sub(r"(\d+\.\d\d)\d+", r"\1", svg)
-    svg = re.sub(r"\s*\n\s*", "\n", svg).replace("<g >", "<g>")
-    svg = re.sub(
-        r'<svg [^>]*?viewBox="([^"]+)"[^>]*>', r'<svg viewBox="\1" role="img" xmlns:xlink="http://www.w3.org/1999/xlink">', svg
-    )
-    return svg.replace('role="img"', f'role="img" aria-label="{html.escape(label, quote=True)}"', 1).strip()
+def _missing_rows(facet: Facet, labels: Sequence[str], metric: str) -> list[tuple[tuple[str | None, ...], list[str]]]:
+    """The lines of the strip: what is missing at which size, with the subjects that miss the same."""
+    alike: dict[tuple[str | None, ...], list[str]] = {}
+    for label in labels:
+        alike.setdefault(tuple(missing_word(facet.cells.get((label, x)), metric) for x in facet.xs), []).append(label)
+    return list(alike.items())
 
 
-def _strip(axes: Any, facet: Facet, rows: Sequence[str], metric: str, chosen: dict[str, Style], xs: Sequence[float]) -> None:
+def _strip(
+    axes: Any, rows: Sequence[tuple[tuple[str | None, ...], list[str]]], chosen: dict[str, Style], xs: Sequence[float]
+) -> None:
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_axis_off()
-    for position, label in enumerate(rows):
-        colour = SERIES.format(chosen[label].colour)
-        axes.plot([-0.035], [position], transform=axes.get_yaxis_transform(), clip_on=False, marker=chosen[label].marker,
-                  color=colour, markersize=4.5, linestyle="none")  # fmt: skip
-        for first, last, word in _runs_of([_words(facet.cells.get((label, x)), metric) for x in facet.xs]):
+    for position, (words, labels) in enumerate(rows):
+        apart = min(0.035, 0.17 / len(labels))
+        for place, label in enumerate(reversed(labels)):
+            colour = SERIES.format(chosen[label].colour)
+            axes.plot([-0.035 - place * apart], [position], transform=axes.get_yaxis_transform(), clip_on=False,
+                      marker=chosen[label].marker, color=colour, markersize=4.5, linestyle="none")  # fmt: skip
+        for first, last, word in _runs_of(words):
             if first != last:
+                colour = SERIES.format(chosen[labels[0]].colour) if len(labels) == 1 else MUTED
                 axes.plot([xs[first], xs[last]], [position, position], color=colour, linewidth=0.8, alpha=0.55)
             middle = math.sqrt(xs[first] * xs[last])
             edge = "right" if first == last == len(xs) - 1 else "left" if first == last == 0 else "center"
@@ -173,7 +160,7 @@ def panel(facet: Facet, labels: Sequence[str], metric: str, *, swept: str, chose
 
     Whiskers are the range over trials. `prefix` must be unique on the page.
     """
-    drawn = _drawn(facet, labels, metric)
+    drawn = drawn_points(facet, labels, metric)
     if not drawn:
         return None
     import matplotlib
@@ -181,32 +168,24 @@ def panel(facet: Facet, labels: Sequence[str], metric: str, *, swept: str, chose
     from matplotlib.figure import Figure
 
     xs = [float(x) for x in facet.xs if x is not None]
-    rows = [label for label in drawn if len(drawn[label]) < len(xs)]
-    settings = {
-        "svg.fonttype": "none", "svg.hashsalt": prefix, "font.size": 7.6, "font.family": "DejaVu Sans", "text.color": INK,
-        "axes.edgecolor": GRID, "axes.labelcolor": MUTED, "xtick.color": MUTED, "ytick.color": MUTED, "axes.linewidth": 0.8,
-        "xtick.major.size": 3, "ytick.major.size": 0, "figure.facecolor": "none", "axes.facecolor": "none",
-        "savefig.facecolor": "none", "lines.scale_dashes": False,
-    }  # fmt: skip
-    with matplotlib.rc_context(settings):
+    rows = _missing_rows(facet, [label for label in drawn if len(drawn[label]) < len(xs)], metric)
+    with matplotlib.rc_context(settings(prefix)):
         strip = 0.17 * len(rows)
         height = 2.75 + strip
-        figure = Figure(figsize=(4.6, height))
+        figure = Figure(figsize=(WIDTH_IN, height))
         canvas = FigureCanvasSVG(figure)
         axes: Any = figure.add_axes((0.155, 0.46 / height, 0.82, 2.18 / height))
         beneath = {label: len(group) - 1 - i for group in coinciding(facet, labels, metric) for i, label in enumerate(group)}
         _lines(axes, drawn, metric, chosen, xs, beneath)
-        axes.set_xlabel(swept.replace("_", " ").encode("ascii", "replace").decode(), parse_math=False)
+        axes.set_xlabel(plain_text(swept.replace("_", " ")), parse_math=False)
         axes.set_xlim(xs[0] / _x_pad(xs), xs[-1] * _x_pad(xs))
         if rows:
             above = figure.add_axes((0.155, 2.68 / height, 0.82, strip / height))
             above.set_xscale("log")
             above.set_xlim(axes.get_xlim())
-            _strip(above, facet, rows, metric, chosen, xs)
-        out = io.StringIO()
-        canvas.print_svg(out, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    what = TITLES.get(metric, metric)
-    return _as_css(out.getvalue(), prefix, f"{what} against {swept}, {facet.title or 'one panel'}: {', '.join(drawn)}")
+            _strip(above, rows, chosen, xs)
+        what = TITLES.get(metric, metric)
+        return written(canvas, prefix, f"{what} against {swept}, {facet.title or 'one panel'}: {', '.join(drawn)}")
 
 
 def _near(a: Sequence[tuple[float, Spread]], b: Sequence[tuple[float, Spread]]) -> bool:
@@ -217,7 +196,7 @@ def _near(a: Sequence[tuple[float, Spread]], b: Sequence[tuple[float, Spread]]) 
 
 def coinciding(facet: Facet, labels: Sequence[str], metric: str) -> list[list[str]]:
     """Groups of subjects whose lines cannot be told apart in the chart of `metric`, since all their shared points lie together."""
-    drawn = _drawn(facet, labels, metric)
+    drawn = drawn_points(facet, labels, metric)
     groups: list[list[str]] = []
     for label, points in drawn.items():
         home = next((group for group in groups if all(_near(points, drawn[other]) for other in group)), None)
@@ -228,12 +207,12 @@ def coinciding(facet: Facet, labels: Sequence[str], metric: str) -> list[list[st
     return [group for group in groups if len(group) > 1]
 
 
-def _drawn(facet: Facet, labels: Sequence[str], metric: str) -> dict[str, list[tuple[float, Spread]]]:
+def drawn_points(facet: Facet, labels: Sequence[str], metric: str) -> dict[str, list[tuple[float, Spread]]]:
     found = {
         label: [
             (float(x), cell.values[metric])
             for x in facet.xs
-            if x is not None and (cell := facet.cells.get((label, x))) is not None and _words(cell, metric) is None
+            if x is not None and (cell := facet.cells.get((label, x))) is not None and missing_word(cell, metric) is None
         ]
         for label in labels
     }
@@ -271,11 +250,11 @@ def _lines(
         axes.plot(at, middle, color=colour, linestyle=DASHES[style.dash], linewidth=1.5 + wider, marker=style.marker, markersize=5 + wider,
                   markeredgecolor=CARD, markeredgewidth=0.7)  # fmt: skip
     everything = [n for points in drawn.values() for _, v in points for n in (v.median, v.low, v.high) if n > 0]
-    low, high = _limits(everything)
+    low, high = limits(everything)
     axes.set_ylim(low, high)
     ticks = nice_ticks(low, high, METRICS[metric].unit == "byte" if metric in METRICS else False)
     axes.yaxis.set_major_locator(FixedLocator(ticks))
-    axes.yaxis.set_major_formatter(FixedFormatter([_tick_text(tick, metric) for tick in ticks]))
+    axes.yaxis.set_major_formatter(FixedFormatter([tick_text(tick, metric) for tick in ticks]))
     axes.yaxis.set_minor_locator(NullLocator())
     shown = list(xs)[:: math.ceil(len(xs) / 8)]
     axes.xaxis.set_major_locator(FixedLocator(shown))

@@ -1,8 +1,9 @@
 """The data inside the page: every trial median as compact JSON, so that a reader can take the numbers and check them.
 
 Shape: `{"schema", "generated_at", "runs": [...]}` and the tables `points`, `cases` and `trials`, each `{"columns", "rows"}`. A trial
-names its case, a case its point and its run, by position. Seconds and bytes, to ten significant digits. Absent numbers are null,
-never zero. Withheld times are absent here as well.
+names its case, a case its point and its run, by position. Seconds, bytes and cycles, to ten significant digits; with the work of one
+call of a case in FLOPs and bytes every rate can be computed again. Absent numbers are null, never zero. Withheld times are absent
+here as well.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from bench.records import Json, Run, canonical_json
-from bench.report.summary import PEAK, SAVED, TIME, CaseSummary
+from bench.records import Cost, Json, Run, canonical_json
+from bench.report.summary import CYCLES, PEAK, SAVED, TIME, CaseSummary
 
 ISLAND_SCHEMA = 1
 POINT_COLUMNS = ("workload", "pass", "dtype", "device", "cache", "timer", "world_size", "params")
-CASE_COLUMNS = ("run", "key", "subject", "point", "arm", "status")
-TRIAL_COLUMNS = ("case", "result", "index", "attempt", "status", "samples", TIME, PEAK, SAVED)
+CASE_COLUMNS = ("run", "key", "subject", "point", "arm", "status", "flops", "bytes")
+TRIAL_COLUMNS = ("case", "result", "index", "attempt", "status", "samples", TIME, PEAK, SAVED, CYCLES)
 
 
 def _ten_digits(value: float | None) -> float | None:
@@ -35,13 +36,17 @@ def island(runs: Sequence[Run], cases: Iterable[CaseSummary], now: str) -> Json:
             [case.workload, str(case.pass_), case.dtype, case.device, case.cache, case.timer, case.world_size, dict(case.params)]
         )
         where = points.setdefault(point, len(points))
-        case_rows.append([run_numbers[summary.run_id], case.key[:12], dict(case.subject), where, summary.arm, str(summary.status)])
+        cost = next((result.cost for result in summary.counted if result.cost), Cost())
+        case_rows.append(
+            [run_numbers[summary.run_id], case.key[:12], dict(case.subject), where, summary.arm, str(summary.status),
+             cost.flops, cost.bytes]
+        )  # fmt: skip
         for result in summary.counted:
             values = summary.trial_values.get(result.id, {})
             time = result.measurement(TIME) if TIME in values else None
             trial_rows.append(
                 [position, result.id, result.trial.index, result.trial.attempt, str(result.status),
-                 len(time.samples) if time else None, *(_ten_digits(values.get(metric)) for metric in (TIME, PEAK, SAVED))]
+                 len(time.samples) if time else None, *(_ten_digits(values.get(metric)) for metric in (TIME, PEAK, SAVED, CYCLES))]
             )  # fmt: skip
     return {
         "schema": ISLAND_SCHEMA,

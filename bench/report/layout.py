@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.records import Pass, Run, Scalar
+from bench.records import FIXED_AXES, Pass, Run, Scalar
 from bench.report.summary import CaseSummary, is_baseline
 
-FIXED_AXES = ("pass", "dtype", "device", "cache", "timer", "world_size")
 PREFERRED_SWEPT = ("seq_len", "tokens", "kv_len", "hidden_size", "intermediate_size", "vocab_size", "batch", "world_size")
 PASS_ORDER = tuple(str(pass_) for pass_ in Pass)
 MAX_LINES = 8

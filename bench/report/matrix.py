@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bench import stats
+from bench.judge.rates import TOKENS
 from bench.records import Status
 from bench.report.answers import FEW_TRIALS
 from bench.report.figures import status_word
 from bench.report.layout import Facet
-from bench.report.summary import PEAK, TIME, CaseSummary, Spread
+from bench.report.rates import cycles_words, rate_words
+from bench.report.summary import CYCLES, PEAK, TIME, CaseSummary, Spread
+from bench.report.units import percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,13 @@ class MatrixCell:
     peak_ratio: Spread | None
     tint: str
     """`faster` or `slower` where there are enough trials and the ranges over trials do not touch the baseline's, else nothing."""
+    rate: str | None
+    """`519 TFLOP/s` or `3.10 TB/s`: the rate that is nearer to its limit, where a limit is known."""
+    share: str | None
+    """That rate over the measured ceiling, else over the data sheet: `71 %`."""
+    above: bool
+    """Whether a rate lies above the ceiling that the run measured."""
+    cycles: str | None
     row_id: str | None
     ended: str | None
     """`3 of 5 trials, 2 timeout` where trials of the case ended differently."""
@@ -36,29 +45,12 @@ class MatrixRow:
     label: str
     is_baseline: bool
     cells: tuple[MatrixCell, ...]
-    growth: tuple[tuple[str, str], ...]
-    """Fitted exponents in words, by metric."""
-
-
-def _growth(cells: Sequence[CaseSummary], swept: str | None) -> tuple[tuple[str, str], ...]:
-    found = []
-    for metric, name in ((TIME, "time"), (PEAK, "peak")):
-        points = [
-            (float(x), cell.values[metric].median)
-            for cell in cells
-            if swept and isinstance(x := cell.axis(swept), int | float) and cell.status is Status.OK and metric in cell.values
-        ]
-        fit = stats.power_law_exponent([x for x, _ in points], [y for _, y in points])
-        if fit:
-            error = f" ± {fit[1]:.2f}" if fit[1] >= 0.005 else ""
-            found.append((name, f"{fit[0]:.2f}{error}"))
-    return tuple(found)
 
 
 def _cell(facet: Facet, label: str, x: float | int | None, row_ids: Mapping[tuple[str, str], str]) -> MatrixCell:
     summary = facet.cells.get((label, x))
     if summary is None:
-        return MatrixCell(None, None, None, None, None, "", None, None)
+        return MatrixCell(None, None, None, None, None, "", None, None, False, None, None, None)
     usable = summary.status is Status.OK
     time, peak = (summary.values.get(metric) if usable else None for metric in (TIME, PEAK))
     base = facet.cells.get((facet.baseline, x)) if facet.baseline and facet.baseline != label else None
@@ -72,6 +64,8 @@ def _cell(facet: Facet, label: str, x: float | int | None, row_ids: Mapping[tupl
     if len(counts) > 1:
         others = ", ".join(f"{n} {status_word(s)}" for s, n in counts.items() if s is not summary.status)
         ended = f"{counts[summary.status]} of {sum(counts.values())} trials; {others}"
+    rates = summary.rates
+    rate = rates.leading if rates.leading and rates.leading.kind != TOKENS and rates.leading.share else None
     return MatrixCell(
         summary,
         time,
@@ -79,19 +73,22 @@ def _cell(facet: Facet, label: str, x: float | int | None, row_ids: Mapping[tupl
         time.ratio_to(base_time) if time and base_time else None,
         peak.ratio_to(base_peak) if peak and base_peak else None,
         tint,
+        rate_words(rate) if rate else None,
+        percent(rate.share.value) if rate and rate.share else None,
+        bool(rates.above_measured),
+        cycles_words(summary.values[CYCLES]) if usable and CYCLES in summary.values else None,
         row_ids.get((summary.case.key, summary.arm)),
         ended,
     )
 
 
-def matrix(facet: Facet, swept: str | None, row_ids: Mapping[tuple[str, str], str]) -> tuple[MatrixRow, ...]:
+def matrix(facet: Facet, row_ids: Mapping[tuple[str, str], str]) -> tuple[MatrixRow, ...]:
     """A row for each subject. `row_ids` maps case key and arm to the id of the row that a cell links to."""
     return tuple(
         MatrixRow(
             label,
             label == facet.baseline,
             tuple(_cell(facet, label, x, row_ids) for x in facet.xs),
-            _growth(facet.row(label), swept),
         )
         for label in facet.labels
     )

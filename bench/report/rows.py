@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bench import stats
+from bench.judge.rates import Rate
 from bench.records import METRICS, Check, Json, Result, Scalar, Status, fingerprint
 from bench.report import units
 from bench.report.layout import Section
-from bench.report.summary import PEAK, SAVED, SHOWS_SPEED, TIME, CaseSummary
+from bench.report.rates import above_words, all_rates, clock_wandered, cycles_words
+from bench.report.summary import CYCLES, KERNELS, PEAK, SAVED, SHOWS_SPEED, TIME, CaseSummary
+from bench.report.units import shorten
 
 SHOWN_REASON = 4000
-SHOWN_FACT = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,15 @@ class Row:
     """Other metrics: name, value with range, whether it is the harness's own cost."""
     params: tuple[tuple[str, str], ...]
     """Parameters that vary in the section; the others stand once above its panels."""
+    rate: Rate | None
+    """The one that is nearer to its limit."""
+    cycles: str | None
+    kernels: str | None
+    """Kernels that one call launches."""
     rates: tuple[tuple[str, str], ...]
+    """What is counted, and the rate with its shares and denominators in words."""
+    flags: tuple[str, ...]
+    """What a reader must know of the numbers of this row."""
     notes: tuple[str, ...]
     checks: tuple[Check, ...]
     conditions: tuple[tuple[str, str], ...]
@@ -109,31 +119,31 @@ def _trial_line(summary: CaseSummary, result: Result, aside: str | None) -> Tria
 def _others(summary: CaseSummary) -> tuple[tuple[str, str, bool], ...]:
     lines = []
     for name, value in summary.values.items():
-        if name in (TIME, PEAK, SAVED):
+        if name in (TIME, PEAK, SAVED, KERNELS):
             continue
         metric = METRICS.get(name)
         unit = metric.unit if metric else ""
         text = units.in_unit(value.median, unit)
         if value.n > 1:
-            text += f" ({units.range_in_unit(value.low, value.high, unit)}, n {value.n})"
+            between = units.range_in_unit(value.low, value.high, unit)
+            text += f" (n {value.n})" if between == text else f" ({between}, n {value.n})"
         lines.append((name, text, metric.harness if metric else False))
     order = list(METRICS)
     return tuple(sorted(lines, key=lambda line: (line[2], order.index(line[0]) if line[0] in METRICS else 99, line[0])))
 
 
-def _rates(summary: CaseSummary) -> tuple[tuple[str, str], ...]:
-    time = summary.values.get(TIME)
-    cost = next((result.cost for result in summary.counted if result.cost), None)
-    if time is None or cost is None or time.median <= 0:
-        return ()
-    named = (("tokens", cost.tokens, "token/s"), ("work by the workload's formula", cost.flops, "flop/s"),
-             ("fewest bytes that must move", cost.bytes, "byte/s"))  # fmt: skip
-    return tuple((name, units.rate(amount / time.median, unit)) for name, amount, unit in named if amount)
+def _flags(summary: CaseSummary) -> tuple[str, ...]:
+    found = list(above_words(summary.rates))
+    if clock_wandered(summary):
+        found.append("The clock wandered, the kernel did not: trials differ in time and agree in cycles")
+    return tuple(found)
 
 
-def shorten(text: str, limit: int = SHOWN_FACT) -> str:
-    """The text, or its beginning with how much was left out."""
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters)"
+def _kernels(summary: CaseSummary) -> str | None:
+    found = summary.values.get(KERNELS)
+    if found is None:
+        return None
+    return f"{found.low:.0f}" if found.low == found.high else f"{found.low:.0f}{units.EN_DASH}{found.high:.0f}"
 
 
 def _readings(data: Json, prefix: str = "") -> list[tuple[str, Scalar]]:
@@ -206,7 +216,11 @@ def _row(
         params=tuple((n, units.fact(n, v)) for n, v in sorted(summary.case.params.items()) if n not in section.fixed)
         if depth.full
         else (),
-        rates=_rates(summary) if leading and depth.full else (),
+        rate=summary.rates.leading if leading else None,
+        cycles=cycles_words(summary.values[CYCLES]) if leading and CYCLES in summary.values else None,
+        kernels=_kernels(summary) if leading else None,
+        rates=all_rates(summary.rates) if leading and depth.full else (),
+        flags=_flags(summary) if leading else (),
         notes=tuple(sorted(notes)) if depth.full else (),
         checks=checks if depth.full else tuple(check for check in checks if not check.passed),
         conditions=_conditions(results) if depth.full else (),

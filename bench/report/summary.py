@@ -2,20 +2,26 @@
 
 A trial's value is the median of its samples, since a trial and not an iteration is the unit of evidence. Nothing here judges.
 Times of a case are withheld when any of its trials computed wrong numbers, and on an interpreter, which says nothing of speed.
+
+A run's canaries are no cases of its question: `summarize` leaves them out, and what they reached is the denominator of the others.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from bench import stats
+from bench.judge.rates import Ceilings, Rates, Timed, ceilings, rates
 from bench.records import Case, Json, Proof, Result, Run, Scalar, Status
+from bench.run.canaries import is_canary
 
 TIME = "time_s"
 PEAK = "peak_bytes"
 SAVED = "saved_bytes"
+CYCLES = "cycles"
+KERNELS = "kernels_per_call"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,14 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """What the machine reached in one run: its canaries, and the ceilings that other rows are held against."""
+
+    canaries: tuple[CaseSummary, ...] = ()
+    ceilings: Ceilings = field(default_factory=Ceilings)
+
+
+@dataclass(frozen=True, slots=True)
 class CaseSummary:
     """All that one run says of one case (and arm)."""
 
@@ -66,6 +80,24 @@ class CaseSummary:
     trial_values: Mapping[str, Mapping[str, float]]
     """Result id to metric to median of its samples, for the same trials."""
     time_withheld: str | None = None
+    reach: Reach = field(default_factory=Reach)
+    """The same for all cases of a run."""
+
+    @property
+    def timed(self) -> Timed | None:
+        """What a rate is made of; None where the case has no time or its workload counts no work."""
+        measured = [result for result in self.counted if TIME in self.trial_values.get(result.id, {})]
+        cost = next((result.cost for result in measured if result.cost is not None), None)
+        if self.status is not Status.OK or cost is None:
+            return None
+        seconds = tuple(self.trial_values[result.id][TIME] for result in measured)
+        return Timed(self.case, cost, seconds, measured[0].environment)
+
+    @property
+    def rates(self) -> Rates:
+        """TFLOP/s, bytes and tokens per second at the median time, with their shares of the run's ceilings."""
+        timed = self.timed
+        return rates(timed, self.reach.ceilings) if timed else Rates()
 
     @property
     def label(self) -> str:
@@ -115,7 +147,7 @@ def _withheld(case: Case, status: Status) -> str | None:
     return None
 
 
-SHOWS_SPEED = frozenset({TIME, "cycles"})
+SHOWS_SPEED = frozenset({TIME, CYCLES})
 
 
 def _summary(run_id: str, case: Case, arm: str, results: list[Result], last_attempt: int) -> CaseSummary | None:
@@ -148,7 +180,27 @@ def _summary(run_id: str, case: Case, arm: str, results: list[Result], last_atte
 
 
 def summarize(run: Run, results: Iterable[Result]) -> list[CaseSummary]:
-    """The cases of one run, in the suite's order of subjects; results of other runs are ignored."""
+    """The cases of one run's question, in the suite's order of subjects; canaries and results of other runs are left out."""
+    return gather(run, results)[0]
+
+
+def belongs_to_canary(run: Run, case: Case) -> bool:
+    """Whether a row of `run` is there only to show the machine."""
+    workload = run.suite_data.get("workload")
+    return isinstance(workload, str) and is_canary(case, workload)
+
+
+def gather(run: Run, results: Iterable[Result]) -> tuple[list[CaseSummary], Reach]:
+    """The cases of one run's question, and what the machine reached beside them."""
+    found = _summaries(run, results)
+    timed = [summary.timed for summary in found]
+    measured = ceilings([entry for entry in timed if entry is not None])
+    canaries = tuple(summary for summary in found if belongs_to_canary(run, summary.case))
+    reach = Reach(canaries, measured)
+    return [replace(summary, reach=reach) for summary in found if not belongs_to_canary(run, summary.case)], reach
+
+
+def _summaries(run: Run, results: Iterable[Result]) -> list[CaseSummary]:
     groups: dict[tuple[str, str], list[Result]] = {}
     attempts: dict[str, int] = {}
     for result in results:

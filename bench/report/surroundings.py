@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bench.records import Result, Scalar, canonical_json
 from bench.report import units
-from bench.report.rows import shorten
+from bench.report.units import shorten
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,14 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 
+from bench.judge.rates import Rate
 from bench.records import Json, Result, Run, Status
 from bench.report import units
 from bench.report.answers import QUESTIONS, doubts, readings, value_words
 from bench.report.figures import status_word
 from bench.report.layout import Section, sections
-from bench.report.summary import PEAK, SAVED, TIME, CaseSummary, Spread, summarize
+from bench.report.rates import rate_words, reach_words
+from bench.report.summary import PEAK, SAVED, TIME, CaseSummary, Reach, Spread, gather
 
 ROWS_SCHEMA = 1
 
@@ -24,8 +26,29 @@ def _cell_text(text: str) -> str:
     return flat.replace("&", "&amp;")
 
 
+def _rate_text(summary: CaseSummary) -> str:
+    rate = summary.rates.leading
+    if rate is None:
+        return "–"
+    return rate_words(rate) + (f" ({units.percent(rate.measured.value)})" if rate.measured else "")
+
+
+def _reached(reach: Reach) -> list[str]:
+    """One line for each canary: what the machine reaches."""
+    return [f"- {_cell_text(f'This machine reaches: {line}')}." for line in reach_words(reach)]
+
+
 def _table(section: Section) -> list[str]:
-    names = [*section.axes, "subject", "status", "n", "time per call", "peak memory", "kept for backward"]
+    names = [
+        *section.axes,
+        "subject",
+        "status",
+        "n",
+        "time per call",
+        "rate (share of the measured ceiling)",
+        "peak memory",
+        "kept for backward",
+    ]
     lines = ["| " + " | ".join(_cell_text(name) for name in names) + " |", "|" + " --- |" * len(names)]
     for summary in section.in_order():
         ok = summary.status is Status.OK
@@ -33,6 +56,7 @@ def _table(section: Section) -> list[str]:
             value_words(summary.values[metric], metric) if ok and metric in summary.values else "–"
             for metric in (TIME, PEAK, SAVED)
         ]
+        numbers.insert(1, _rate_text(summary))
         status = status_word(summary.status) + (f": {summary.reason[:120]}" if summary.reason else "")
         axes = ["–" if (value := summary.axis(axis)) is None else str(value) for axis in section.axes]
         cells = [*axes, summary.label, status, str(summary.counts.get(summary.status, 0)), *numbers]
@@ -44,7 +68,7 @@ def render_markdown(runs: Sequence[Run], results: Sequence[Result]) -> str:
     """Question, readings, doubts and a table for each run. Times are medians over trials with their range."""
     lines: list[str] = []
     for run in runs:
-        cases = summarize(run, results)
+        cases, reach = gather(run, results)
         lines += [f"## {_cell_text(run.question or run.suite)}", ""]
         lines += [f"Suite {_cell_text(run.suite)}, run {_cell_text(run.id)}, {run.started_at}, {_cell_text(run.device)}.", ""]
         for section in sections(run, cases):
@@ -54,7 +78,8 @@ def render_markdown(runs: Sequence[Run], results: Sequence[Result]) -> str:
                     lines.append(_cell_text(f"{words}, {reading.where}: {reading.subject}, {reading.detail}{doubt}."))
                     lines[-1] = "- " + lines[-1]
             lines += ["", *_table(section), ""]
-        lines += [f"- Doubtful: {_cell_text(f'{doubt.count} {doubt.text}')}." for doubt in doubts(run, cases)]
+        lines += _reached(reach)
+        lines += [f"- Doubtful: {_cell_text(f'{doubt.count} {doubt.text}')}." for doubt in doubts(run, cases, reach)]
         lines.append("")
     lines.append(
         "Lower is better. A value is the median over trials of each trial's median sample; brackets hold the range over trials."
@@ -62,12 +87,23 @@ def render_markdown(runs: Sequence[Run], results: Sequence[Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _ordered(runs: Sequence[Run], results: Sequence[Result]) -> list[CaseSummary]:
-    return [summary for run in runs for section in sections(run, summarize(run, results)) for summary in section.in_order()]
+def _ordered(runs: Sequence[Run], results: Sequence[Result]) -> tuple[list[CaseSummary], list[CaseSummary]]:
+    """The cases of the runs' questions, and their canaries."""
+    gathered = [(run, *gather(run, results)) for run in runs]
+    cases = [summary for run, own, _ in gathered for section in sections(run, own) for summary in section.in_order()]
+    return cases, [summary for _, _, reach in gathered for summary in reach.canaries]
 
 
 def _spread_data(value: Spread | None) -> Json:
     return None if value is None else {"median": value.median, "low": value.low, "high": value.high, "trials": value.n}
+
+
+def _rate_data(rate: Rate | None) -> Json:
+    if rate is None:
+        return None
+    shares = {name: {"value": share.value, "of_per_s": share.ceiling.per_s, "source": share.ceiling.source}
+              for name, share in (("measured", rate.measured), ("data_sheet", rate.data_sheet)) if share}  # fmt: skip
+    return {"per_s": rate.per_s, "shares": shares}
 
 
 def _case_data(summary: CaseSummary) -> dict[str, Json]:
@@ -82,6 +118,11 @@ def _case_data(summary: CaseSummary) -> dict[str, Json]:
         "reason": summary.reason,
         "trials": {str(status): n for status, n in summary.counts.items()},
         "metrics": {metric: _spread_data(value) for metric, value in summary.values.items()},
+        "rates": {
+            "flops": _rate_data(summary.rates.flops),
+            "bytes": _rate_data(summary.rates.bytes),
+            "tokens": _rate_data(summary.rates.tokens),
+        },
         "proof": summary.proof.verdict if summary.proof else None,
         "time_withheld": summary.time_withheld,
         "command": next((result.command for result in summary.counted), None),
@@ -89,11 +130,16 @@ def _case_data(summary: CaseSummary) -> dict[str, Json]:
 
 
 def rows_json(runs: Sequence[Run], results: Sequence[Result]) -> Json:
-    """JSON-ready data: one object for each case. Seconds and bytes; `low` and `high` are the range over trial medians."""
+    """JSON-ready data: one object for each case, and apart from them for each canary.
+
+    Seconds and bytes; `low` and `high` are the range over trial medians.
+    """
+    cases, canaries = _ordered(runs, results)
     return {
         "schema": ROWS_SCHEMA,
         "units": {metric: units.metric_unit(metric) for metric in (TIME, PEAK, SAVED)},
-        "cases": [_case_data(summary) for summary in _ordered(runs, results)],
+        "cases": [_case_data(summary) for summary in cases],
+        "canaries": [_case_data(summary) for summary in canaries],
     }
 
 
@@ -103,26 +149,30 @@ def _safe(value: object) -> object:
 
 
 def rows_csv(runs: Sequence[Run], results: Sequence[Result]) -> str:
-    """CSV with one line for each case, every parameter a column, units in the names of columns."""
-    cases = _ordered(runs, results)
+    """CSV with one line for each case, every parameter a column, units in the names of columns; canaries last, and marked."""
+    questions, canaries = _ordered(runs, results)
+    cases = questions + canaries
     slots = sorted({slot for summary in cases for slot in summary.case.subject})
     params = sorted({name for summary in cases for name in summary.case.params})
     metrics = (TIME, PEAK, SAVED)
     fixed = ("pass", "dtype", "device", "cache", "timer", "world_size")
-    head = ["run", "workload", *(f"subject.{slot}" for slot in slots), *fixed, *(f"param.{name}" for name in params), "arm", "status",
-            "reason", *(f"{m}.{part}" for m in metrics for part in ("median", "low", "high", "trials")), "command"]  # fmt: skip
+    head = ["run", "workload", *(f"subject.{slot}" for slot in slots), *fixed, *(f"param.{name}" for name in params), "arm", "canary",
+            "status", "reason", *(f"{m}.{part}" for m in metrics for part in ("median", "low", "high", "trials")),
+            "flops_per_s", "bytes_per_s", "tokens_per_s", "command"]  # fmt: skip
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(head)
-    for summary in cases:
+    for position, summary in enumerate(cases):
         case = summary.case
         numbers: list[object] = []
         for metric in metrics:
             value: Mapping[str, object] = _spread_data(summary.values.get(metric)) or {}
             numbers += [value.get(part) for part in ("median", "low", "high", "trials")]
+        rates = summary.rates
+        numbers += [rate.per_s if rate else None for rate in (rates.flops, rates.bytes, rates.tokens)]
         command = next((result.command for result in summary.counted), None)
         line = [summary.run_id, case.workload, *(case.subject.get(slot) for slot in slots),
-                *(summary.axis(axis) for axis in fixed), *(case.params.get(name) for name in params), summary.arm, str(summary.status),
-                summary.reason, *numbers, command]  # fmt: skip
+                *(summary.axis(axis) for axis in fixed), *(case.params.get(name) for name in params), summary.arm,
+                "yes" if position >= len(questions) else "no", str(summary.status), summary.reason, *numbers, command]  # fmt: skip
         writer.writerow([_safe(cell) for cell in line])
     return out.getvalue()

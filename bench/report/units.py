@@ -18,6 +18,7 @@ FREQUENCY: Ladder = ((1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz"), (1.0, "Hz"))
 COUNT: Ladder = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 EN_DASH = "–"
+NO_BREAK = "\u00a0"
 
 
 def digits(value: float) -> str:
@@ -67,24 +68,38 @@ def rate(value: float, unit: str) -> str:
     return f"{digits(value / scale)} {prefix}{unit}"
 
 
-LADDERS: dict[str, Ladder] = {"s": TIME, "byte": MEMORY, "Hz": FREQUENCY}
+CYCLES: Ladder = ((1e9, "Gcycles"), (1e6, "Mcycles"), (1e3, "kcycles"), (1.0, "cycles"))
+
+LADDERS: dict[str, Ladder] = {"s": TIME, "byte": MEMORY, "Hz": FREQUENCY, "cycle": CYCLES}
 
 
 def in_unit(value: float, unit: str) -> str:
-    """A number of a metric whose unit is `unit`, as `bench.records.METRICS` spells units."""
+    """A number of a metric whose unit is `unit`, as `bench.records.METRICS` spells units. A count has none."""
     ladder = LADDERS.get(unit)
-    return scaled(value, ladder) if ladder else f"{digits(value)} {unit}"
+    if ladder:
+        return scaled(value, ladder)
+    if unit == "count":
+        return f"{value:.0f}" if value == int(value) else digits(value)
+    return f"{digits(value)} {unit}"
 
 
 def range_in_unit(low: float, high: float, unit: str) -> str:
     """The same for a range."""
     ladder = LADDERS.get(unit)
-    return scaled_range(low, high, ladder) if ladder else f"{digits(low)}{EN_DASH}{digits(high)} {unit}"
+    if ladder:
+        return scaled_range(low, high, ladder)
+    first, second = in_unit(low, unit), in_unit(high, unit)
+    return second if first == second else f"{first.partition(' ')[0]}{EN_DASH}{second}"
 
 
 def ratio(value: float) -> str:
     """`0.523×`."""
     return f"{digits(value)}×"
+
+
+def shorten(text: str, limit: int = 300) -> str:
+    """The text, or its beginning with how much was left out."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters)"
 
 
 def percent(value: float) -> str:

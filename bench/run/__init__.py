@@ -1,6 +1,7 @@
 """Plans and measures: the only room that starts workers, and that writes their rows."""
 
 from bench.run.execute import Progress, RunSummary, execute
+from bench.run.locks import run_is_alive
 from bench.run.options import RunOptions, parse_shard
 from bench.run.plan import Plan, make_plan
 from bench.run.rerun import Rerun, rerun
@@ -19,4 +20,5 @@ __all__ = [
     "parse_shard",
     "rerun",
     "resume",
+    "run_is_alive",
 ]

@@ -24,6 +24,10 @@ HANDOVER = "handover"
 """The subject's first phase: what ends before it is our bug."""
 
 
+HARNESS_EXIT = 70
+"""The status of a trial's process in which our own code failed; a full disk may keep even the reason from being written."""
+
+
 class KilledEarly(Exception):
     """Somebody sent SIGKILL before the subject took over: nobody's fault here, worth a second try."""
 
@@ -36,6 +40,11 @@ def classify(outcome: Outcome, directory: Path, *, world_size: int, timeout_s: f
         return _of_ranks(outcome, directory, world_size, timeout_s)
     phases = read_phases(directory)
     reply = read_reply(directory)
+    if reply is None and outcome.ended_as.returncode == HARNESS_EXIT:
+        raise HarnessError(
+            f"our own code failed in the trial's process and could not say why: {directory.parent} may be full. "
+            f"Make room there, or set TMPDIR to another place.\n{stored_log(directory)[-4096:]}".rstrip()
+        )
     if reply is None:
         reply = _without_reply(outcome, outcome.ended_as.returncode, phases, directory, timeout_s)
     elif reply.status is not Status.OK:

@@ -31,12 +31,16 @@ def run_command(options: RunOptions) -> str:
     return scrub(shlex.join(words))
 
 
-def case_command(case: Case, suite: Suite, options: RunOptions, *, trials: int) -> str:
-    """`bench run` with the filters that leave only this case, on the same kind of device wherever it is typed."""
+def case_command(case: Case, suite: Suite, options: RunOptions, *, trials: int, seed: int | None = None) -> str:
+    """`bench run` with the filters that leave only this case, on the same kind of device wherever it is typed.
+
+    `seed` is that of the run, for the very same inputs: a trial's own follows from it, the point and the trial's index.
+    """
     words = _start(dataclasses.replace(options, device=case.device.removesuffix("-interpreter")))
     for text in case_filters(case, suite):
         words += ["--filter", text]
-    return scrub(shlex.join([*words, "--trials", str(trials)]))
+    words += ["--trials", str(trials)]
+    return scrub(shlex.join(words if seed is None else [*words, "--seed", str(seed)]))
 
 
 def case_filters(case: Case, suite: Suite) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 import traceback
@@ -14,8 +13,9 @@ from bench.errors import BenchError, HarnessError, LockError
 from bench.machine import Device, doctor, doctor_gpu, doctor_packages, find_device
 from bench.machine.findings import Finding, Severity, ok, problem, warn
 from bench.processes import adopting_orphans
-from bench.records import Case, Pass, Protocol, Status, Trial
-from bench.run.locks import device_lock
+from bench.records import Case, Pass, Protocol, RunState, Status, Trial
+from bench.run.folders import RunFolder
+from bench.run.locks import device_lock, run_is_alive
 from bench.run.selftest.session import SEED, SUBJECTS
 from bench.run.worker import Worker
 
@@ -80,9 +80,9 @@ def guarded(area: str, look: Callable[[], Iterator[Finding]]) -> list[Finding]:
 
 def worker_findings(host: Device) -> Iterator[Finding]:
     """Starts a fork server and runs one trial that does nothing on the CPU."""
-    folder = Path(tempfile.mkdtemp(prefix="stepbench-doctor-"))
+    folder = RunFolder("doctor-")
     notices: list[str] = []
-    worker = Worker(folder, host, threads=1, plugins=(str(SUBJECTS),), stop=lambda: False, notice=notices.append)
+    worker = Worker(folder.path, host, threads=1, plugins=(str(SUBJECTS),), stop=lambda: False, notice=notices.append)
     try:
         with adopting_orphans():
             trial = Trial(_nothing(), index=0, block=0, position=0)
@@ -92,7 +92,7 @@ def worker_findings(host: Device) -> Iterator[Finding]:
             measured = worker.measure(trial, QUICK, SEED)
     finally:
         worker.close()
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()
     for notice in notices:
         yield warn("worker", notice, "look for what kills processes here: an out-of-memory killer, a limit of a scheduler")
     yield ok("worker", f"the fork server imports torch in {started_s:.1f} s, once a run")
@@ -150,12 +150,22 @@ def database_findings(database: str) -> Iterator[Finding]:
             yield ok("database", "there is none yet; the first run makes it")
             return
     with Store.open(database, create=False, read_only=True) as store:
-        faults = store.check()
-        runs = len(store.runs())
+        faults = store.check(running=False)
+        runs = store.runs()
+    for run in runs:
+        if run.state is RunState.RUNNING:
+            yield _running(run.id, run.started_at)
     for fault in faults:
         yield problem("database", fault, "bench db export what is there, and import it into a new one")
     if not faults:
-        yield ok("database", f"{where.shown} is sound: {runs} runs")
+        yield ok("database", f"{where.shown} is sound: {len(runs)} runs")
+
+
+def _running(run_id: str, started_at: str) -> Finding:
+    if run_is_alive(run_id):
+        return ok("database", f"run {run_id} is being measured (since {started_at})")
+    said = f"run {run_id} (started {started_at}) is marked running, and no process of this host works on it"
+    return warn("database", said, f"unless another machine measures it: bench run --resume {run_id}")
 
 
 def exit_code(findings: list[Finding]) -> int:

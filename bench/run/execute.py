@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import bench
 from bench.errors import HarnessError, StoreError
-from bench.machine import Device, revision
+from bench.machine import Device, harness_version, revision, scrub_data
 from bench.processes import adopting_orphans
-from bench.records import Reply, Result, Run, RunState, Status, Trial, dump
+from bench.records import Reply, Result, Run, RunState, Status, Trial, TrialKey, dump, utc_now
+from bench.run.canaries import is_canary
 from bench.run.commands import run_command
+from bench.run.folders import FolderError, RunFolder
 from bench.run.interrupt import stop_requests
 from bench.run.limits import above_data_sheet, invalid, unthrottled
-from bench.run.locks import device_lock
+from bench.run.locks import device_lock, run_lock
 from bench.run.options import RunOptions
 from bench.run.plan import Plan, refused, trial_seed
 from bench.run.preflight import PREFLIGHT
@@ -37,9 +35,6 @@ if TYPE_CHECKING:
 
 SETTLES = (Status.UNAVAILABLE, Status.UNSUPPORTED, Status.INCORRECT)
 """What a case's first trial finds for all of them: the others get the same row without a process."""
-
-TrialKey = tuple[str, str, int, int]
-"""(case key, arm, index, attempt): unique within a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +51,17 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """How a run came out. Counts are of rows stored by this call; `before` are those that earlier calls had stored."""
+    """How a run came out. Counts are of rows stored by this call; `before` are those that earlier calls had stored.
+
+    `ok` and `ok_before` leave canaries out: they show the machine and answer no question.
+    """
 
     run_id: str
     state: RunState
     planned: int
     counts: Mapping[Status, int]
     before: int = 0
+    ok: int = 0
     ok_before: int = 0
     duration_s: float = 0.0
     results: tuple[Result, ...] = field(default=(), repr=False)
@@ -72,17 +71,7 @@ class RunSummary:
         """0 done (a spent budget included) · 3 no row is ok · 130 interrupted."""
         if self.state is RunState.INTERRUPTED:
             return 130
-        return 0 if self.counts.get(Status.OK, 0) or self.ok_before else 3
-
-
-def trial_key(trial: Trial) -> TrialKey:
-    """Its natural key within a run."""
-    return trial.case.key, trial.arm, trial.index, trial.attempt
-
-
-def utc_now() -> str:
-    """ISO 8601, UTC, with milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+        return 0 if self.ok or self.ok_before else 3
 
 
 def silent(_progress: Progress) -> None:
@@ -100,6 +89,7 @@ def execute(
     progress: Callable[[Progress], None] = silent,
     clock: Callable[[], float] = time.monotonic,
     resumed: Run | None = None,
+    replan: Callable[[Plan], Plan] = lambda plan: plan,
 ) -> RunSummary:
     """Measures the trials of `plan`, a row each, in a new run; or those that `resumed` lacks, in that one.
 
@@ -109,6 +99,7 @@ def execute(
     Args:
         progress: told of every row and of every wait.
         clock: seconds; what the budget is counted by.
+        replan: called once nobody else can be at this run or on this device; gives the plan to follow.
     """
     from bench.store import new_id
 
@@ -119,35 +110,39 @@ def execute(
         def remark(text: str) -> None:
             progress(Progress(text, 0, len(plan.trials), plan.estimated_s))
 
-        lock = device_lock(device.lock_name, run_id=run_id, command=command, wait=options.wait_for_lock, waiting=remark, stop=stop)
-        with lock as held:
-            if not held:
+        wait = options.wait_for_lock
+        # The run first, then the device, in every process: so no two wait for each other.
+        with run_lock(run_id, command=command, wait=wait, waiting=remark, stop=stop) as ours:
+            if not ours:
                 return RunSummary(run_id, RunState.INTERRUPTED, len(plan.trials), {})
-            # Under the lock: until a moment ago another process may have been at this run.
-            done = _rows_before(resumed, plan, store)
-            new_run = None if resumed else _new_run(run_id, plan, suite, device, options, command)
-            folder = Path(tempfile.mkdtemp(prefix="stepbench-"))
-            execution = _Execution(plan, suite, store, device, catalogue, options, progress, clock, run_id, done, stop, folder)
-            return execution.run(new_run)
+            lock = device_lock(device.lock_name, run_id=run_id, command=command, wait=wait, waiting=remark, stop=stop)
+            with lock as held:
+                if not held:
+                    return RunSummary(run_id, RunState.INTERRUPTED, len(plan.trials), {})
+                # Under the locks: until a moment ago another process may have been at this run.
+                plan = replan(plan)
+                done = _rows_before(resumed, plan, store)
+                new_run = None if resumed else _new_run(run_id, plan, suite, device, options, command)
+                folder = RunFolder()
+                execution = _Execution(plan, suite, store, device, catalogue, options, progress, clock, run_id, done, stop, folder)
+                return execution.run(new_run)
 
 
 def _rows_before(resumed: Run | None, plan: Plan, store: Store) -> dict[TrialKey, Status]:
     """The trials of the plan that have a row already, with its status."""
     if resumed is None:
         return {}
-    planned = {trial_key(trial) for trial in plan.trials}
-    rows = {trial_key(row.trial): row.status for row in store.results([resumed.id], include_excluded=True)}
-    return {key: status for key, status in rows.items() if key in planned}
+    planned = {trial.key for trial in plan.trials}
+    return {key: row.status for key, row in store.done(resumed.id).items() if key in planned}
 
 
 def _new_run(run_id: str, plan: Plan, suite: Suite, device: Device, options: RunOptions, command: str) -> Run:
-    root = Path(options.suite_file) if options.suite_file else None
     return Run(
         id=run_id,
         suite=suite.name,
         suite_file=options.suite_file,
         suite_data=suite.to_data(),
-        options=options.to_data(),
+        options=scrub_data(options.to_data()),
         question=suite.question,
         seed=plan.seed,
         command=command,
@@ -155,10 +150,10 @@ def _new_run(run_id: str, plan: Plan, suite: Suite, device: Device, options: Run
         started_at=utc_now(),
         state=RunState.RUNNING,
         planned_trials=len(plan.trials),
-        revision=revision(suite.under_test, plugins=[Path(path) for path in options.plugins], root=root),
+        revision=revision(suite.under_test, plugins=[Path(path) for path in options.plugins], root=options.suite_path),
         label=options.label,
         reason=options.reason,
-        harness_version=bench.__version__,
+        harness_version=harness_version(),
         parent_run_id=options.parent_run_id,
     )
 
@@ -179,7 +174,7 @@ class _Execution:
         run_id: str,
         done: Mapping[TrialKey, Status],
         stop: Callable[[], bool],
-        folder: Path,
+        folder: RunFolder,
     ) -> None:
         self._plan = plan
         self._store = store
@@ -191,17 +186,24 @@ class _Execution:
         self._stop = stop
         self._folder = folder
         self._worker = Worker(
-            folder, device, threads=suite.threads, plugins=options.plugins, stop=stop, notice=lambda text: self._tell(text)
+            folder.path, device, threads=suite.threads, plugins=options.plugins, stop=stop, notice=lambda text: self._tell(text)
         )
-        self._blocks = [[trial for trial in block if trial_key(trial) not in done] for block in plan.blocks]
+        self._blocks = [[trial for trial in block if trial.key not in done] for block in plan.blocks]
+        self._canaries = {case.key for case in plan.cases if is_canary(case, suite.workload)}
         self._rows: list[Result] = []
+        self._ok = 0
+        self._answered = False
+        """Whether this call has measured a trial that answers the suite's question."""
+        # Kept as a sum: to count what is left after each of ten thousand rows would hash a hundred million cases.
+        self._left_s = sum(plan.seconds(block) for block in self._blocks)
         self._guessed_s = 0.0
         self._spent_s = 0.0
         self._keep_folder = False
         self._device = device
         self._settled: dict[str, Reply] = {}
         self._refusals = plan.refusals or refused({case.key: case for case in plan.cases}, catalogue)
-        self._row_maker = RowMaker(run_id, suite, device, options, trials=plan.protocol.trials)
+        self._row_maker = RowMaker(run_id, suite, device, options, trials=plan.protocol.trials, seed=plan.seed)
+        self._shown_axes = tuple(axis for axis, values in suite.sweep.items() if len(values) > 1)
 
     def run(self, new_run: Run | None) -> RunSummary:
         """All blocks, to the end, the budget or a signal. The run is stored once its server stands: no run without a torch."""
@@ -219,21 +221,25 @@ class _Execution:
         except HarnessError as error:
             self._keep_folder = True
             further = f"; bench run --resume {self._run_id} goes on" if stored else ""
-            raise HarnessError(f"{error}\nThe run's files are kept in {self._folder}{further}") from error
+            raise HarnessError(f"{error}\nThe run's files are kept in {self._folder.path}{further}") from error
+        except FolderError as error:
+            raise FolderError(f"{error}\n{self._how_to_go_on()}" if stored else str(error)) from error
         except KeyboardInterrupt:
             state = RunState.INTERRUPTED
             raise
         finally:
             self._worker.close()
-            if not self._keep_folder:
-                shutil.rmtree(self._folder, ignore_errors=True)
+            if self._keep_folder:
+                self._folder.keep()
+            else:
+                self._folder.remove()
             if stored:
                 self._finish(state)
         counts = Counter(row.status for row in self._rows)
         duration_s = self._clock() - began
-        ok_before = sum(status is Status.OK for status in self._done.values())
+        ok_before = sum(status is Status.OK and key[0] not in self._canaries for key, status in self._done.items())
         return RunSummary(
-            self._run_id, state, len(self._plan.trials), counts, len(self._done), ok_before, duration_s, tuple(self._rows)
+            self._run_id, state, len(self._plan.trials), counts, len(self._done), self._ok, ok_before, duration_s, tuple(self._rows)
         )
 
     def _start(self) -> None:
@@ -248,7 +254,7 @@ class _Execution:
         for number, block in enumerate(self._blocks):
             if not block:
                 continue
-            if self._budget_is_spent(began, block, first=not self._rows):
+            if self._budget_is_spent(began, block, first=not self._answered):
                 left = sum(len(rest) for rest in self._blocks[number:])
                 budget = f"the budget of {self._options.budget_s:g} s is spent"
                 self._tell(f"{budget}; {left} trials are left: bench run --resume {self._run_id}")
@@ -258,14 +264,15 @@ class _Execution:
                 if result is None:
                     return RunState.INTERRUPTED
                 self._commit(result)
+            self._worker.leave(trial.case for trial in block)
         return RunState.FINISHED
 
     def _budget_is_spent(self, began: float, block: list[Trial], *, first: bool) -> bool:
         if self._options.budget_s is None:
             return False
         spent_s = self._clock() - began
-        # The first block always runs: a budget below its length would otherwise never measure anything.
-        return not first and spent_s + self._seconds_left([block]) > self._options.budget_s
+        # The first block that answers anything always runs: a budget below its length would otherwise never measure it.
+        return not first and spent_s + self._plan.seconds(block) * self._pace > self._options.budget_s
 
     def _trial(self, trial: Trial) -> Result | None:
         seed = trial_seed(self._plan.seed, trial)
@@ -280,6 +287,8 @@ class _Execution:
         reply = measured.answer.reply
         if reply.status is Status.OK and (reason := above_data_sheet(trial.case, reply, self._device)) is not None:
             measured = invalid(measured, reason)
+        if refusal is None:
+            self._worker.keep(trial, measured.answer.reply)
         if refusal is None and reply.status in SETTLES:
             reason = f"as trial {trial.index} of this case found: {reply.reason}"
             self._settled[trial.case.key] = Reply(reply.status, reason, error_type=reply.error_type, phase=PREFLIGHT)
@@ -304,10 +313,15 @@ class _Execution:
         if not added:
             raise HarnessError(f"the trial of {describe(result)} has a row already, though this process alone holds the device")
         self._rows.append(result)
+        guess_s = self._plan.seconds([result.trial])
+        self._left_s -= guess_s
+        canary = bool(self._canaries) and result.case.key in self._canaries
+        self._ok += result.status is Status.OK and not canary
         if result.phase != PREFLIGHT:
             self._spent_s += result.duration_s
-            self._guessed_s += self._plan.seconds([result.trial])
-        self._tell(describe(result), result)
+            self._guessed_s += guess_s
+            self._answered = self._answered or not canary
+        self._tell(describe(result, self._shown_axes), result)
 
     def _rescue(self, result: Result, error: StoreError) -> str:
         """Keeps the row that the database did not take; says where it is and how to go on."""
@@ -318,22 +332,23 @@ class _Execution:
             (self._worker.directory / "result.json").write_text(json.dumps(dump(result)))
         except OSError as second:
             kept = f"The trial that could not be stored will be measured again ({second})."
+        return f"{error}\n{kept}\n{self._how_to_go_on()}"
+
+    def _how_to_go_on(self) -> str:
         done = len(self._done) + len(self._rows)
-        then = f"Then: bench run --resume {self._run_id} (with the same --db)"
-        return f"{error}\n{done} of {len(self._plan.trials)} rows are stored. {kept}\n{then}"
+        return f"{done} of {len(self._plan.trials)} rows are stored. Then: bench run --resume {self._run_id} (with the same --db)"
 
     def _finish(self, state: RunState) -> None:
         # Where the database takes nothing more, the error on its way says so already; the run stays `running` and can be resumed.
         with contextlib.suppress(StoreError):
             self._store.finish_run(self._run_id, state, utc_now())
 
-    def _seconds_left(self, blocks: list[list[Trial]]) -> float:
-        guess_s = sum(self._plan.seconds(block) for block in blocks)
-        pace = self._spent_s / self._guessed_s if self._guessed_s > 0 else 1.0
-        return guess_s * pace
+    @property
+    def _pace(self) -> float:
+        """How long trials last, as a share of what was guessed."""
+        return self._spent_s / self._guessed_s if self._guessed_s > 0 else 1.0
 
     def _tell(self, text: str, result: Result | None = None) -> None:
-        stored = {trial_key(row.trial) for row in self._rows}
-        left = [[trial for trial in block if trial_key(trial) not in stored] for block in self._blocks]
         done = len(self._done) + len(self._rows)
-        self._progress(Progress(text, done, len(self._plan.trials), self._seconds_left(left), result))
+        left_s = max(0.0, self._left_s) * self._pace if done < len(self._plan.trials) else 0.0
+        self._progress(Progress(text, done, len(self._plan.trials), left_s, result))

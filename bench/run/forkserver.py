@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.errors import BenchError, HarnessError
+from bench.machine import python, python_environment
 from bench.processes import Process, descendants, end_all
 from bench.records import Json, Scalar
 
@@ -35,23 +36,39 @@ class ServerDied(Exception):
     """The fork server is gone; all that it left has been ended."""
 
 
+CLOCK_CACHE_VARIABLE = "BENCH_CLOCK_CACHE_DIR"
+"""Where the worker keeps the compiled kernels of its own clock: one folder a run, for they are no subject's."""
+
+
+def cache_variables(folder: Path) -> dict[str, str]:
+    """The variables that send every compiler's cache below `folder`. All are read when something compiles, so a trial may set them."""
+    return {
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        # CUTLASS's DSL would keep its own below the temporary folder, from one run to the next.
+        "CUTE_DSL_CACHE_DIR": str(folder / "cute_dsl"),
+        # FlashAttention-4 compiles with that DSL and keeps nothing on disk unless told to.
+        "FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED": "1",
+        "FLASH_ATTENTION_CUTE_DSL_CACHE_DIR": str(folder / "cute"),
+    }
+
+
 def server_environment(threads: int, caches: Path, changes: Mapping[str, str]) -> dict[str, str]:
-    """The environment that must stand before torch is imported: one thread pool size, empty compile caches, no CUDA at import."""
+    """The environment that must stand before torch is imported: one thread pool size, caches below `caches`, no CUDA at import."""
     count = str(threads)
     pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
     return {
         "KINETO_LOG_LEVEL": "99",  # or the profiler writes four lines into every trial's log
-        **os.environ,
+        **python_environment(),
         **dict.fromkeys(pools, count),
         # Spinning threads beside one other busy process cost a factor of ten and more.
         "OMP_WAIT_POLICY": "passive",
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-        "TRITON_CACHE_DIR": str(caches / "triton"),
-        "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
-        # FlashAttention-4 compiles with CUTLASS's DSL and keeps nothing on disk unless told to.
-        "FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED": "1",
-        "FLASH_ATTENTION_CUTE_DSL_CACHE_DIR": str(caches / "cute"),
+        # NVML counts GPUs by their address; only so does CUDA's number N mean the one whose lock we hold.
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        **cache_variables(caches),
+        CLOCK_CACHE_VARIABLE: str(caches / "clock"),
         "PYTHONUNBUFFERED": "1",
         **changes,
     }
@@ -69,7 +86,7 @@ class ForkServer:
         with theirs, log.open("ab") as output:
             # A session of its own: Ctrl-C in the terminal is for the parent, which then ends trials in order.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "bench.worker.server", "--fd", str(theirs.fileno())],
+                python("-m", "bench.worker.server", "--fd", str(theirs.fileno())),
                 env=dict(environment),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -107,9 +124,12 @@ class ForkServer:
         self.facts = message["facts"]
         return True
 
-    def begin(self, directory: Path, world_size: int) -> int:
-        """Starts the trial of `directory` and returns its pid. Raises ServerDied, or HarnessError where the server refuses."""
-        request = {"op": "run", "directory": str(directory), "world_size": world_size}
+    def begin(self, directory: Path, world_size: int, variables: Mapping[str, str] | None = None) -> int:
+        """Starts the trial of `directory`, with `variables` added to its environment, and returns its pid.
+
+        Raises ServerDied, or HarnessError where the server refuses.
+        """
+        request = {"op": "run", "directory": str(directory), "world_size": world_size, "variables": dict(variables or {})}
         try:
             self._socket.sendall(json.dumps(request).encode() + b"\n")
         except (BrokenPipeError, ConnectionResetError):

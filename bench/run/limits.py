@@ -13,11 +13,11 @@ from typing import Protocol
 
 from bench.machine import Device
 from bench.machine.datasheet import data_sheet
+from bench.machine.throttling import FORBIDDING
 from bench.records import Case, Json, Reply, Status
 from bench.run.worker import Measured
 from bench.stats import median
 
-FORBIDDING = ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 PAUSES_S = (5.0, 10.0, 20.0)
 L2_MULTIPLE = 4
 """Below this many times the L2 a working set may be served by the cache, and its bandwidth says nothing about memory."""

@@ -1,4 +1,8 @@
-"""One measuring run per device at a time: a lock that dies with its process, and says who holds it."""
+"""One measuring run per device, and one process per run, at a time: locks that die with their process and say who holds them.
+
+The locks are files of one folder for all users of the host, whatever TMPDIR says: two runs with different temporary folders must meet.
+It is the first of /run/lock, /dev/shm and /tmp that everybody may write; BENCH_LOCK_DIR names another one.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,18 @@ import fcntl
 import getpass
 import json
 import os
-import tempfile
+import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.errors import LockError
+from bench.records import utc_now
 
 _LOOK_EVERY_S = 0.5
+LOCK_DIR_VARIABLE = "BENCH_LOCK_DIR"
+_PLACES = ("/run/lock", "/dev/shm", "/tmp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +39,25 @@ class Holder:
         return f"process {self.pid} of {self.user}, since {self.since}: {self.command} (run {self.run_id})"
 
 
+def _place() -> Path:
+    """By the folder's mode and not by our own rights: root must not choose another one than everybody else."""
+    for place in map(Path, _PLACES):
+        with contextlib.suppress(OSError):
+            if place.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH | stat.S_ISVTX:
+                return place
+    return Path(_PLACES[-1])
+
+
 def lock_path(lock_name: str) -> Path:
     """The same file for every user of this host."""
     safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in lock_name)
-    return Path(tempfile.gettempdir()) / "stepbench-locks" / f"{safe}.lock"
+    chosen = os.environ.get(LOCK_DIR_VARIABLE)
+    return (Path(chosen) if chosen else _place() / "stepbench-locks") / f"{safe}.lock"
 
 
 def _open(path: Path) -> int:
     try:
-        path.parent.mkdir(mode=0o777)
+        path.parent.mkdir(mode=0o777, parents=LOCK_DIR_VARIABLE in os.environ)
         path.parent.chmod(0o1777)  # mkdir's mode is cut by the umask
     except FileExistsError:
         pass
@@ -81,20 +97,18 @@ def device_lock(
 
     `waiting` is told once per holder for whom we wait. Raises LockError where the device is held and `wait` is false.
     """
-    path = lock_path(lock_name)
-    try:
-        descriptor = _open(path)
-    except OSError as error:
-        raise LockError(
-            f"cannot open the lock of {lock_name}: {error}; remove {path} or set TMPDIR to a folder of yours"
-        ) from error
+    descriptor = _opened(lock_name)
     try:
         told: Holder | None = None
         announced = False
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
+                if _still_named(descriptor, lock_name):
+                    break
+                named = _opened(lock_name)  # its holder has removed the file that we waited for
+                os.close(descriptor)
+                descriptor = named
             except BlockingIOError:
                 holder = _holder(descriptor)
                 who = str(holder) if holder else "another run that has not said its name"
@@ -107,12 +121,73 @@ def device_lock(
                     yield False
                     return
                 time.sleep(_LOOK_EVERY_S)
-        mine = Holder(os.getpid(), _user(), command, run_id, datetime.now(UTC).isoformat(timespec="seconds"))
+        mine = Holder(os.getpid(), _user(), command, run_id, utc_now("seconds"))
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(asdict(mine)).encode(), 0)
         yield True
     finally:
         os.close(descriptor)  # and with it the lock: no child has a copy
+
+
+@contextlib.contextmanager
+def run_lock(
+    run_id: str,
+    *,
+    command: str,
+    wait: bool = True,
+    waiting: Callable[[str], None] = lambda _text: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[bool]:
+    """Holds a run, as `device_lock` holds a device: two resumes of one run on different GPUs must not measure the same trials."""
+    name = _run_lock_name(run_id)
+    with device_lock(name, run_id=run_id, command=command, wait=wait, waiting=waiting, stop=stop) as held:
+        try:
+            yield held
+        finally:
+            if held:
+                # There is one a run, so they would pile up. Who waits for it holds a file without a name then, and opens a new one.
+                with contextlib.suppress(OSError):
+                    lock_path(name).unlink()
+
+
+def run_is_alive(run_id: str) -> bool:
+    """Whether a process of this host works on the run now."""
+    path = lock_path(_run_lock_name(run_id))
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _run_lock_name(run_id: str) -> str:
+    return f"run-{run_id}"
+
+
+def _opened(lock_name: str) -> int:
+    path = lock_path(lock_name)
+    try:
+        return _open(path)
+    except OSError as error:
+        raise LockError(
+            f"cannot open the lock of {lock_name}: {error}; remove {path}, or set {LOCK_DIR_VARIABLE} to a folder that all users share"
+        ) from error
+
+
+def _still_named(descriptor: int, lock_name: str) -> bool:
+    """Whether the file that we hold is the one that others will find."""
+    try:
+        there = lock_path(lock_name).stat()
+    except OSError:
+        return False
+    mine = os.fstat(descriptor)
+    return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
 
 
 def _user() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from bench.errors import Problem, SuiteError
@@ -34,6 +35,18 @@ class RunOptions:
     wait_for_lock: bool = True
     reason: str = "manual"
     parent_run_id: str | None = None
+    suite_folder: str | None = None
+    """Absolute folder in which `suite_file` was typed, so that a run can be resumed from another one."""
+    canaries: bool = True
+    """Whether the machine's own cases are measured as well, on a GPU."""
+
+    @property
+    def suite_path(self) -> Path | None:
+        """The suite file from wherever we stand now; as typed where the folder of then is gone."""
+        if self.suite_file is None:
+            return None
+        there = Path(self.suite_folder or ".") / self.suite_file
+        return there if there.exists() else Path(self.suite_file)
 
     def __post_init__(self) -> None:
         if self.trials is not None and self.trials < 1:

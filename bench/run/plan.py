@@ -73,16 +73,16 @@ def make_plan(
     *,
     store: Store | None = None,
     catalogue: Catalogue | None = None,
-    canaries: bool = True,
 ) -> Plan:
-    """The plan of a suite's cases, the canaries first. The same seed and cases give the same plan, on every machine.
+    """The plan of a suite's cases, the canaries first unless the options leave them out.
 
+    The same seed and cases give the same plan, on every machine.
     With `store` minutes are guessed from earlier results; with `catalogue` cases that need no process are known and cost nothing.
     """
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     protocol = protocol_of(suite, options)
     trials = order(expansion.cases, protocol.trials, seed, options.shard)
-    if canaries and trials:
+    if options.canaries and trials:
         later = max(trial.block for trial in trials) + 1
         first = order(canary_cases(expansion.cases), protocol.trials, seed)
         trials = (*(dataclasses.replace(trial, block=later + trial.block) for trial in first), *trials)

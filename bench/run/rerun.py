@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from bench.errors import DeviceError, SelectionError
 from bench.machine import find_device
 from bench.records import METRICS, Case, Result
+from bench.run.canaries import is_canary
 from bench.run.commands import case_filters
 from bench.run.execute import Progress, RunSummary, execute, silent
 from bench.run.options import RunOptions
@@ -56,7 +57,8 @@ def rerun(
 ) -> Rerun:
     """Measures the case of the result `text` (id or prefix) again, `trials` times (default: as its run did).
 
-    The new run has the old one as its parent. Raises SelectionError where the suite no longer gives that case.
+    The new run has the old one as its parent. Raises SelectionError where the suite no longer gives that case, and for a canary, which
+    no suite gives.
     """
     from bench.catalogue import load_catalogue
     from bench.suite import expand, parse_filters, suite_from_data
@@ -66,6 +68,10 @@ def rerun(
     before = RunOptions.from_data(run.options)
     catalogue = load_catalogue([Path(path) for path in before.plugins])
     suite = suite_from_data(run.suite_data, catalogue)
+    if is_canary(row.case, suite.workload):
+        raise SelectionError(
+            f"result {row.id} is a canary: it shows the machine and is part of no suite. Every run on a GPU measures it anew: {run.command}"
+        )
     kind = row.case.device.removesuffix("-interpreter")
     chosen = find_device(device or (before.device if before.device != "auto" else kind))
     if chosen.kind != kind:
@@ -83,9 +89,10 @@ def rerun(
         wait_for_lock=wait_for_lock,
         reason="rerun",
         parent_run_id=run.id,
+        canaries=False,
     )
     expansion = expand(suite, catalogue, device=chosen.kind, filters=parse_filters(options.filters))
-    plan = make_plan(suite, expansion, options, store=store, catalogue=catalogue, canaries=False)
+    plan = make_plan(suite, expansion, options, store=store, catalogue=catalogue)
     summary = execute(plan, suite, store, chosen, catalogue, options, progress=progress, clock=clock)
     old = tuple(found for found in store.results([run.id]) if found.case.key == case.key)
     return Rerun(summary, old, summary.results, trial_medians(old), trial_medians(summary.results))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import bench
 from bench.errors import DeviceError, SelectionError
-from bench.machine import Device, environment, find_device, revision
-from bench.records import Result, Run, Trial
-from bench.run.execute import Progress, RunSummary, TrialKey, execute, silent, trial_key
+from bench.machine import Device, environment, find_device, harness_version, revision
+from bench.records import Result, Run, Trial, TrialKey
+from bench.run.execute import Progress, RunSummary, execute, silent
 from bench.run.options import RunOptions
 from bench.run.plan import Plan, make_plan
 from bench.run.preflight import PREFLIGHT
@@ -66,44 +66,50 @@ def _go_on(
     clock: Callable[[], float],
 ) -> RunSummary:
     _demand_unchanged(run, suite, options)
-    rows = store.results([run.id], include_excluded=True)
-    strangers = {row.case.key for row in rows} - {case.key for case in plan.cases}
-    if strangers:
-        raise SelectionError(
-            f"run {run.id} has rows of cases that its suite no longer gives; a workload has changed: start a new run"
-        )
-    plan, replaced = _start_anew(plan, rows, store.done(run.id), _place_of(device, suite))
-    for row in replaced:
-        store.exclude(row.id, f"its block was begun on another device and measured anew on {device.uuid or device.name}")
-    return execute(plan, suite, store, device, catalogue, options, progress=progress, clock=clock, resumed=run)
+
+    def replan(plan: Plan) -> Plan:
+        """Under the locks: another process may have gone on with this run while we waited for it."""
+        rows = store.results([run.id], include_excluded=True)
+        strangers = {row.case.key for row in rows} - {case.key for case in plan.cases}
+        if strangers:
+            raise SelectionError(
+                f"run {run.id} has rows of cases that its suite no longer gives; a workload has changed: start a new run"
+            )
+        plan, replaced = _start_anew(plan, rows, store.done(run.id), _place_of(device, suite))
+        for row in replaced:
+            store.exclude(row.id, f"its block was begun on another device and measured anew on {device.uuid or device.name}")
+        return plan
+
+    return execute(plan, suite, store, device, catalogue, options, progress=progress, clock=clock, resumed=run, replan=replan)
 
 
 def _demand_unchanged(run: Run, suite: Suite, options: RunOptions) -> None:
-    if run.harness_version != bench.__version__:
-        raise SelectionError(
-            f"run {run.id} was begun by version {run.harness_version}, this is {bench.__version__}: start a new run"
-        )
-    root = Path(options.suite_file) if options.suite_file else None
-    now = revision(suite.under_test, plugins=[Path(path) for path in options.plugins], root=root)
+    ours = harness_version()
+    if run.harness_version != ours:
+        raise SelectionError(f"run {run.id} was begun by version {run.harness_version}, this is {ours}: start a new run")
+    now = revision(suite.under_test, plugins=[Path(path) for path in options.plugins], root=options.suite_path)
     if now != run.revision:
         changed = ", ".join(item.name for item in now if item not in run.revision) or "what is under test"
         raise SelectionError(f"{changed} has changed since run {run.id} began; one run has one revision: start a new run")
 
 
-def _place_of(device: Device, suite: Suite) -> Callable[[Result | None], tuple[str, str | None]]:
-    """What must agree within a block: the hard environment, and which GPU of its kind."""
+def _place_of(device: Device, suite: Suite) -> Callable[[Result], bool]:
+    """Whether a row was measured where we are: the same hard environment, and the same GPU of its kind."""
 
-    def place(row: Result | None) -> tuple[str, str | None]:
-        if row is None:
-            return environment(device, threads=suite.threads).hard_hash, device.uuid
+    @cache
+    def hard_hash(world_size: int) -> str:
+        return environment(device, threads=suite.threads, world_size=world_size).hard_hash
+
+    def here(row: Result) -> bool:
         uuid = row.conditions.get("gpu_uuid")
-        return row.environment.hard_hash, str(uuid) if uuid is not None else None
+        # A crashed trial may lack the conditions that name the GPU; its environment still tells the kind.
+        return row.environment.hard_hash == hard_hash(row.case.world_size) and uuid in (None, device.uuid)
 
-    return place
+    return here
 
 
 def _start_anew(
-    plan: Plan, rows: Iterable[Result], done: Iterable[TrialKey], place: Callable[[Result | None], tuple[str, str | None]]
+    plan: Plan, rows: Iterable[Result], done: Iterable[TrialKey], here: Callable[[Result], bool]
 ) -> tuple[Plan, list[Result]]:
     """The plan with a higher attempt for unfinished blocks that another device began, and the rows that this replaces."""
     finished = set(done)
@@ -116,17 +122,11 @@ def _start_anew(
         old = by_point.get(block[0].case.point_key, [])
         attempt = max((row.trial.attempt for row in old), default=0)
         block = tuple(dataclasses.replace(trial, attempt=attempt) for trial in block)
-        unfinished = any(trial_key(trial) not in finished for trial in block)
+        unfinished = any(trial.key not in finished for trial in block)
         # Rows that needed no process name no device, and hold anywhere.
-        elsewhere = [row for row in old if row.phase != PREFLIGHT and not row.excluded_reason and not _same(place, row)]
+        elsewhere = [row for row in old if row.phase != PREFLIGHT and not row.excluded_reason and not here(row)]
         if unfinished and elsewhere:
             replaced += [row for row in old if not row.excluded_reason]
             block = tuple(dataclasses.replace(trial, attempt=attempt + 1) for trial in block)
         trials += block
     return dataclasses.replace(plan, trials=tuple(trials)), replaced
-
-
-def _same(place: Callable[[Result | None], tuple[str, str | None]], row: Result) -> bool:
-    here, there = place(None), place(row)
-    # A crashed trial may lack the conditions that name the GPU; its environment still tells the kind.
-    return here[0] == there[0] and (there[1] is None or here[1] == there[1])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import bench
-from bench.machine import Device, environment
+from bench.machine import Device, environment, harness_version
 from bench.records import Environment, Result, Scalar, Status, Trial
+from bench.run.canaries import is_canary
 from bench.run.commands import case_command, run_command
 from bench.run.options import RunOptions
 from bench.run.traces import cost_measurements
@@ -23,13 +24,14 @@ LONGEST_REASON = 4_000
 class RowMaker:
     """Makes the rows of one run. Remembers what the worker said of the machine, for rows that have no answer of it."""
 
-    def __init__(self, run_id: str, suite: Suite, device: Device, options: RunOptions, *, trials: int) -> None:
+    def __init__(self, run_id: str, suite: Suite, device: Device, options: RunOptions, *, trials: int, seed: int) -> None:
         self._run_id = run_id
         self._suite = suite
         self._device = device
         self._options = options
         self._trials = trials
-        self._commands: dict[str, str] = {}
+        self._seed = seed
+        self._commands: dict[tuple[str, bool], str] = {}
         self._environments: dict[str, Environment] = {}
         self._runtimes: dict[str, Mapping[str, Scalar]] = {}
         self._latest_runtime: Mapping[str, Scalar] = {}
@@ -59,7 +61,7 @@ class RowMaker:
             started_at=started_at,
             duration_s=measured.duration_s,
             seed=seed,
-            command=self._command(trial),
+            command=self._command(trial, reply.status),
             error_type=reply.error_type,
             phase=reply.phase,
             rank=measured.answer.rank,
@@ -69,7 +71,7 @@ class RowMaker:
             cost=reply.cost,
             conditions={**measured.conditions, **reply.conditions},
             log=log,
-            harness_version=bench.__version__,
+            harness_version=harness_version(),
         )
 
     def _environment(self, trial: Trial, runtime: Mapping[str, Scalar], variables: Mapping[str, str]) -> Environment:
@@ -90,23 +92,31 @@ class RowMaker:
             )
         return self._environments[memo]
 
-    def _command(self, trial: Trial) -> str:
-        key = trial.case.key
+    def _command(self, trial: Trial, status: Status) -> str:
+        """Wrong numbers must come out again, so their command names the run's seed: it gives the same inputs. To measure a time
+        again, other inputs are as good, and better evidence.
+        """
+        same_inputs = status is Status.INCORRECT
+        key = trial.case.key, same_inputs
         if key not in self._commands:
             # A canary comes with every run of its suite on such a device, and with no filter.
+            seed = self._seed if same_inputs else None
             self._commands[key] = (
-                run_command(self._options)
-                if trial.case.workload != self._suite.workload
-                else case_command(trial.case, self._suite, self._options, trials=self._trials)
+                run_command(self._options if seed is None else dataclasses.replace(self._options, seed=seed))
+                if is_canary(trial.case, self._suite.workload)
+                else case_command(trial.case, self._suite, self._options, trials=self._trials, seed=seed)
             )
         return self._commands[key]
 
 
-def describe(result: Result) -> str:
-    """A row in one line: what, and how it came out."""
+SHOWN_PARAMS = ("model", "seq_len", "batch")
+
+
+def describe(result: Result, axes: Sequence[str] = ()) -> str:
+    """A row in one line: what, and how it came out. `axes` are those of the suite that have several values."""
     case = result.case
     words = [case.workload, case.subject_label, str(case.pass_), case.dtype]
-    words += [f"{name}={value}" for name, value in case.params.items() if name in ("model", "seq_len", "batch")]
+    words += [f"{name}={value}" for name, value in case.params.items() if name in SHOWN_PARAMS or name in axes]
     answer = str(result.status) if result.reason is None else f"{result.status}: {result.reason.splitlines()[0]}"
     return f"{' '.join(words)} #{result.trial.index}: {answer}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -38,14 +38,24 @@ class Outcome:
     """The kernel killed some process for memory meanwhile."""
 
 
-def watch(server: ForkServer, directory: Path, *, world_size: int, timeout_s: float, stop: Callable[[], bool]) -> Outcome:
+def watch(
+    server: ForkServer,
+    directory: Path,
+    *,
+    world_size: int,
+    timeout_s: float,
+    stop: Callable[[], bool],
+    variables: Mapping[str, str] | None = None,
+) -> Outcome:
     """Starts the trial of `directory` and returns when nothing of it lives. `stop` is asked ten times a second.
+
+    `variables` join the environment of this trial alone.
 
     Raises ServerDied where the server ends meanwhile; all processes of the trial are ended then, too.
     """
     kills_before = oom_kills()
     requested = time.monotonic()
-    server.begin(directory, world_size)
+    server.begin(directory, world_size, variables)
     end = End.BY_ITSELF
     while True:
         left_s = requested + timeout_s - time.monotonic()

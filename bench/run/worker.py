@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.errors import DeviceError, HarnessError
 from bench.machine import ConditionsSampler, Device
-from bench.records import Json, Protocol, Reply, Request, Status, Trial, dump
+from bench.machine.conditions import memory_available
+from bench.records import Case, Json, Protocol, Reply, Request, Status, Trial, dump
 from bench.run.classify import KilledEarly, classify
-from bench.run.forkserver import ForkServer, ServerDied, server_environment
+from bench.run.folders import FolderError
+from bench.run.forkserver import ForkServer, ServerDied, cache_variables, server_environment
 from bench.run.ranks import Answer
 from bench.run.supervisor import End, Outcome, watch
 from bench.run.traces import stored_log
 
 _STARTS = 5
 """How often a server that is killed while it starts is started before we give up."""
+
+MEMORY_SHARE = 0.9
+"""Of the available memory that the ranks of one trial may take together where the protocol sets no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,14 @@ class Worker:
 
     def variables(self, trial: Trial) -> dict[str, str]:
         """The environment variables that the trial's process gets."""
-        return server_environment(self._threads, self._folder / "caches", import_environment(trial))
+        return {**self._server_variables(trial), **cache_variables(self._caches(trial))}
+
+    def _server_variables(self, trial: Trial) -> dict[str, str]:
+        return server_environment(self._threads, self._folder / "caches" / "run", import_environment(trial))
+
+    def _caches(self, trial: Trial) -> Path:
+        """A case's own: one that compiles what an earlier case compiled as well would look warm when it is not."""
+        return self._folder / "caches" / _cache_name(trial.case)
 
     def start(self, trial: Trial) -> ForkServer | None:
         """The server fit for this trial, started where there is none; None where we were asked to stop meanwhile.
@@ -96,7 +109,7 @@ class Worker:
 
     def _started(self, trial: Trial) -> ForkServer | None:
         for _chance in range(_STARTS):
-            server = ForkServer(self._folder / "server.log", self.variables(trial))
+            server = self._new_server(trial)
             try:
                 if server.start(self._stop):
                     return server
@@ -109,8 +122,16 @@ class Worker:
                 raise
         raise HarnessError(f"the fork server was killed {_STARTS} times while it started")
 
+    def _new_server(self, trial: Trial) -> ForkServer:
+        try:
+            return ForkServer(self._folder / "server.log", self._server_variables(trial))
+        except OSError as error:
+            raise self._no_room(error) from error
+
     def measure(self, trial: Trial, protocol: Protocol, seed: int) -> Measured | None:
-        """The trial's answer, or None where we were asked to stop. Raises HarnessError where our own code failed.
+        """The trial's answer, or None where we were asked to stop.
+
+        Raises HarnessError where our own code failed, FolderError where the temporary folder takes no more.
 
         A trial whose server dies, or that is killed before the subject took over, gets a second chance: it may not be the subject's
         doing. After that it is a row, or one such trial would stop every run.
@@ -125,7 +146,12 @@ class Worker:
                     return None
                 with sampler:
                     outcome = watch(
-                        server, directory, world_size=trial.case.world_size, timeout_s=protocol.timeout_s, stop=self._stop
+                        server,
+                        directory,
+                        world_size=trial.case.world_size,
+                        timeout_s=protocol.timeout_s,
+                        stop=self._stop,
+                        variables=cache_variables(self._caches(trial)),
                     )
                 if outcome.end is End.INTERRUPT:
                     return None
@@ -143,15 +169,28 @@ class Worker:
                 trouble = f"{error}, before the subject took over"
                 self._notice(f"a trial was {trouble}; trying it again")
                 continue
-            self._compiled.add(trial.case.key)
-            if answer.reply.status is Status.OK:
-                self._verified.add(trial.case.key)
             conditions = dict(sampler.summary())
             if outcome.ended_as.survivors:
                 conditions["survivors"] = list(outcome.ended_as.survivors)
             return Measured(answer, outcome, conditions, stored_log(directory), outcome.ended - outcome.requested)
         reply = Reply(Status.CRASHED, f"{trouble}; so it was the second time")
         return Measured(Answer(reply, None, ()), None, {}, stored_log(directory), 0.0)
+
+    def keep(self, trial: Trial, reply: Reply) -> None:
+        """Says that this answer becomes the trial's row. Only then is its case verified, and its cold compile time known.
+
+        A trial that is thrown away (clocks held back) takes its checks and its compile time along: the next one gives them again.
+        """
+        if reply.status is not Status.OK:
+            return
+        self._verified.add(trial.case.key)
+        if any(measurement.metric == "compile_cold_s" for measurement in reply.measurements):
+            self._compiled.add(trial.case.key)
+
+    def leave(self, cases: Iterable[Case]) -> None:
+        """Frees the disk of compile caches of cases that no further trial will need."""
+        for case in cases:
+            shutil.rmtree(self._folder / "caches" / _cache_name(case), ignore_errors=True)
 
     def tidy(self) -> None:
         """Removes what the latest trial left on disk."""
@@ -163,18 +202,51 @@ class Worker:
             self._server.close()
             self._server = None
 
+    def _no_room(self, error: OSError) -> FolderError:
+        return FolderError(
+            f"the run's folder {self._folder} takes no more: {error}; make room there, or set TMPDIR to another place"
+        )
+
     def _prepare(self, trial: Trial, protocol: Protocol, seed: int) -> Path:
-        self._count += 1
-        self.directory.mkdir()
-        request = Request(
+        """The directory of the trial, with its request. What an attempt before it left is removed."""
+        try:
+            self.tidy()
+            self._count += 1
+            self.directory.mkdir()
+            (self.directory / "request.json").write_text(json.dumps(dump(self._request(trial, protocol, seed))))
+        except OSError as error:
+            raise self._no_room(error) from error
+        return self.directory
+
+    def _request(self, trial: Trial, protocol: Protocol, seed: int) -> Request:
+        cold = trial.case.key not in self._compiled
+        if cold:
+            shutil.rmtree(self._caches(trial), ignore_errors=True)
+        return Request(
             case=trial.case,
-            protocol=protocol,
+            protocol=_for_each_rank(protocol, trial.case.world_size),
             seed=seed,
             threads=self._threads,
             plugins=self._plugins,
-            cold_caches=trial.case.key not in self._compiled,
+            cold_caches=cold,
             verify=trial.case.key not in self._verified,
             device_index=self._device.index,
+            device_uuid=self._device.uuid,
         )
-        (self.directory / "request.json").write_text(json.dumps(dump(request)))
-        return self.directory
+
+
+def _cache_name(case: Case) -> str:
+    return case.key[:16]
+
+
+def _for_each_rank(protocol: Protocol, world_size: int) -> Protocol:
+    """The protocol as one rank of several gets it: the limit on host memory is the trial's, and they share it."""
+    if world_size == 1:
+        return protocol
+    limit = protocol.host_memory_limit_bytes
+    if limit is None:
+        available = memory_available()
+        if available is None:
+            return protocol
+        limit = int(MEMORY_SHARE * available)
+    return dataclasses.replace(protocol, host_memory_limit_bytes=max(1, limit // world_size))

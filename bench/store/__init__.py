@@ -3,8 +3,23 @@
 from bench.store.database import Store
 from bench.store.exchange import ExportReport, ImportReport
 from bench.store.ids import new_id
+from bench.store.publish import Published, device_folder, file_word, publish
 from bench.store.queries import Done
 from bench.store.schema import Upgrade, upgrade
 from bench.store.summary import summary_rows, write_summary
 
-__all__ = ["Done", "ExportReport", "ImportReport", "Store", "Upgrade", "new_id", "summary_rows", "upgrade", "write_summary"]
+__all__ = [
+    "Done",
+    "ExportReport",
+    "ImportReport",
+    "Published",
+    "Store",
+    "Upgrade",
+    "device_folder",
+    "file_word",
+    "new_id",
+    "publish",
+    "summary_rows",
+    "upgrade",
+    "write_summary",
+]

@@ -23,10 +23,10 @@ from bench.store.models import (
 )
 
 
-def check(connection: Connection, shown: str) -> list[str]:
+def check(connection: Connection, shown: str, *, running: bool = True) -> list[str]:
     """Findings, a sentence each; [] where the database is sound.
 
-    A run that is still `running` is a finding, since its process may have been killed.
+    With `running` a run that is still marked so is a finding, since its process may have been killed.
     """
     if connection.dialect.name == "sqlite":
         damage = [str(row[0]) for row in connection.execute(text("PRAGMA integrity_check")) if row[0] != "ok"]
@@ -36,7 +36,7 @@ def check(connection: Connection, shown: str) -> list[str]:
     return [
         *_schema(connection, shown),
         *_orphans(connection),
-        *_runs(connection),
+        *(_runs(connection) if running else ()),
         *_results(connection),
         *_samples(connection),
         *_logs(connection),

@@ -12,14 +12,13 @@ from sqlalchemy import ColumnElement, Connection
 from sqlalchemy.exc import IntegrityError
 
 from bench.errors import SelectionError, StoreError
-from bench.records import Result, Run, RunState
+from bench.records import Result, Run, RunState, TrialKey
 from bench.store import queries, schema, writes
 from bench.store.engine import BUSY_TIMEOUT_S, Engines, connect
 from bench.store.failures import told
 from bench.store.location import Location, locate
 from bench.store.models import ResultRow, RunRow
 from bench.store.queries import Done
-from bench.store.writes import TrialKey
 
 if TYPE_CHECKING:
     from bench.store.exchange import ExportReport, ImportReport
@@ -127,8 +126,7 @@ class Store:
                 done.update({run_id: set(queries.load_done(connection, run_id)) for run_id in unseen})
                 new = []
                 for result in chunk:
-                    trial = result.trial
-                    key = (trial.case.key, trial.arm, trial.index, trial.attempt)
+                    key = result.trial.key
                     if key not in done[result.run_id]:
                         done[result.run_id].add(key)
                         new.append(result)
@@ -198,12 +196,15 @@ class Store:
 
         return import_jsonl(self, path)
 
-    def check(self) -> list[str]:
-        """What is wrong with the database, a sentence each; [] where it is sound. Reads every row."""
+    def check(self, *, running: bool = True) -> list[str]:
+        """What is wrong with the database, a sentence each; [] where it is sound. Reads every row.
+
+        `running`: whether a run that is still marked so counts as well. Who can tell whether its process lives leaves it out.
+        """
         from bench.store.check import check
 
         with self._reading() as connection:
-            return check(connection, self.location.shown)
+            return check(connection, self.location.shown, running=running)
 
     @contextmanager
     def ingesting(self) -> Iterator[Connection]:

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeVar, cast
 
 from bench import __version__
 from bench.errors import StoreError
-from bench.records import RECORD_VERSION, Json, Result, Run, RunState, dump, load
+from bench.records import RECORD_VERSION, Json, Result, Run, RunState, TrialKey, dump, load
 from bench.store import queries, writes
 from bench.store.models import ResultRow, RunRow
-from bench.store.writes import TrialKey
 
 R = TypeVar("R")
 
@@ -286,8 +285,7 @@ class _Import:
         new = []
         for number, result in kept:
             trials = self._stored[result.run_id]
-            trial = result.trial
-            key = (trial.case.key, trial.arm, trial.index, trial.attempt)
+            key = result.trial.key
             ours = stored.get(result.id)
             if ours is not None:
                 self._compare(connection, number, ours, result)

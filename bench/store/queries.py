@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Connection, Row, Select, false, func, literal, select
 
 from bench.errors import SelectionError
-from bench.records import Case, Environment, Result, Run, Status
+from bench.records import Case, Environment, Result, Run, Status, TrialKey
 from bench.store import rows
 from bench.store.models import (
     Base,
@@ -27,7 +27,6 @@ from bench.store.models import (
     SampleRow,
     SubjectRow,
 )
-from bench.store.writes import TrialKey
 
 _CHUNK = 500
 """Values of one IN list: far below what SQLite and PostgreSQL allow."""

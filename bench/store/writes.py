@@ -25,9 +25,6 @@ from bench.store.models import (
     SubjectRow,
 )
 
-TrialKey = tuple[str, str, int, int]
-"""(case key, arm, index, attempt): unique within a run."""
-
 
 def insert_run(connection: Connection, run: Run) -> None:
     """Raises ValueError where the id is taken."""

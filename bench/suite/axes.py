@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from bench.catalogue import Catalogue, ModelShape, nearest
+from bench.catalogue import Catalogue, ModelShape, names, nearest
+from bench.catalogue.names import listed, shown
 from bench.declare import DTYPES, Param, Workload
 from bench.records import Scalar
 
@@ -30,20 +31,9 @@ class BadValue(ValueError):
         self.suggestion = suggestion
 
 
-def shown(value: Any) -> str:
-    """A user's value in a message, short enough for one line."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def listed(words: Sequence[Any]) -> str:
-    """Known words for a message, at most twenty of them."""
-    return ", ".join(map(str, words[:20])) + (", ..." if len(words) > 20 else "") if words else "none"
-
-
-def unknown(kind: str, word: str, known: Sequence[str]) -> BadValue:
-    """The complaint about a word that is not among the known ones."""
-    return BadValue(f"unknown {kind} {shown(word)}; known: {listed(known)}", nearest(word, known))
+def unknown_word(kind: str, word: str, known: Sequence[str]) -> BadValue:
+    """The complaint about a word that is not among the known ones, with the nearest one apart."""
+    return BadValue(names.unknown(kind, word, known, hint=False), nearest(word, known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +73,7 @@ class Axis:
         if self.choices and value not in self.choices:
             varied = _VARIED.fullmatch(value) if self.name == "model" else None
             if not (varied and varied["name"] in self.choices):
-                raise unknown(self.name, value, [str(choice) for choice in self.choices])
+                raise unknown_word(self.name, value, [str(choice) for choice in self.choices])
         if not value or len(value) > MAX_TEXT:
             raise BadValue(f"{self.name} must have 1 to {MAX_TEXT} characters")
         return value
@@ -103,8 +93,8 @@ def sweep_axes(workload: Workload, catalogue: Catalogue) -> dict[str, Axis]:
     """The axes that a suite of this workload may sweep, by name."""
     axes = {}
     if workload.dims:
-        names = tuple(catalogue.models)
-        axes["model"] = Axis("model", str, names, required=True, description="a named model shape, which gives the dimensions")
+        shapes = tuple(catalogue.models)
+        axes["model"] = Axis("model", str, shapes, required=True, description="a named model shape, which gives the dimensions")
     for param in workload.params:
         axes[param.name] = _param_axis(param)
     passes = tuple(str(pass_) for pass_ in workload.passes)

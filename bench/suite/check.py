@@ -9,9 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from bench.catalogue import Catalogue, ModelShape, nearest
+from bench.catalogue.names import listed, shown
 from bench.declare import Workload
 from bench.errors import Problem, SuiteError
-from bench.suite.axes import Axis, BadValue, dimension_axis, listed, selection_axes, shown, sweep_axes, unknown
+from bench.suite.axes import Axis, BadValue, dimension_axis, selection_axes, sweep_axes, unknown_word
 from bench.suite.model import ProtocolForm, Suite, SuiteForm
 from bench.suite.overlay import MAPPINGS, WHOLES
 from bench.suite.source import Key, Source, dotted
@@ -123,7 +124,7 @@ class Checker:
             return None
         workload = self.catalogue.workloads.get(name)
         if workload is None:
-            bad = unknown("workload", name, list(self.catalogue.workloads))
+            bad = unknown_word("workload", name, list(self.catalogue.workloads))
             self._add(("workload",), str(bad), bad.suggestion)
         return workload
 
@@ -133,13 +134,13 @@ class Checker:
             return
         for slot, names in subjects.items():
             if slot not in workload.slots:
-                bad = unknown(f"slot of {workload.name}", slot, list(workload.slots))
+                bad = unknown_word(f"slot of {workload.name}", slot, list(workload.slots))
                 self._add(("subjects", slot), str(bad), bad.suggestion)
                 continue
             known = self.catalogue.implementations(slot)
             for index, name in enumerate(names if isinstance(names, list) else []):
                 if isinstance(name, str) and name and name not in known:
-                    bad = unknown("implementation", name, list(known))
+                    bad = unknown_word("implementation", name, list(known))
                     self._add(("subjects", slot, index), str(bad), bad.suggestion)
         for slot in workload.slots:
             if subjects and slot not in subjects:
@@ -152,7 +153,7 @@ class Checker:
             return
         for slot, name in baseline.items():
             if slot not in workload.slots:
-                bad = unknown(f"slot of {workload.name}", slot, list(workload.slots))
+                bad = unknown_word(f"slot of {workload.name}", slot, list(workload.slots))
                 self._add(("baseline", slot), str(bad), bad.suggestion)
                 continue
             names = subjects.get(slot)
@@ -195,7 +196,7 @@ class Checker:
         shown_key = self.source.place(key).key
         layered = not shown_key.startswith("sweep")
         known = [*axes, *workload.slots, *MAPPINGS, *WHOLES] if layered else list(axes)
-        bad = unknown("axis", name, list(axes))
+        bad = unknown_word("axis", name, list(axes))
         self._add(key, str(bad), nearest(name, known))
 
     def _values(self, key: Key, axis: Axis, value: Any, workload: Workload, axes: Mapping[str, Axis]) -> list[Any]:
@@ -206,7 +207,7 @@ class Checker:
             if isinstance(value, dict) and axis.name == "model":
                 return self._varied_model(key, value, workload)
             if axis.name == "model" and isinstance(value, str) and value not in self.catalogue.models:
-                raise unknown("model", value, list(self.catalogue.models))
+                raise unknown_word("model", value, list(self.catalogue.models))
             return [axis.convert(value)]
         except BadValue as error:
             self._add(key, str(error), error.suggestion)
@@ -226,7 +227,7 @@ class Checker:
         if not isinstance(name, str):
             raise BadValue("a varied model is written {from: NAME, FIELD: [VALUES]}")
         if name not in self.catalogue.models:
-            raise unknown("model", name, list(self.catalogue.models))
+            raise unknown_word("model", name, list(self.catalogue.models))
         varied: dict[str, Any] = {"from": name}
         for field, said in value.items():
             if field == "from":
@@ -263,7 +264,7 @@ class Checker:
             typed = {}
             for name, condition in rule.items():
                 if name not in axes:
-                    bad = unknown("axis", name, list(axes))
+                    bad = unknown_word("axis", name, list(axes))
                     self._add((*key, name), str(bad), bad.suggestion)
                     continue
                 with contextlib.suppress(_Reported):
@@ -280,7 +281,7 @@ class Checker:
         for operator, operand in condition.items():
             where = (*key, operator)
             if operator not in OPERATORS:
-                bad = unknown("operator", operator, list(OPERATORS))
+                bad = unknown_word("operator", operator, list(OPERATORS))
                 self._add(where, str(bad), bad.suggestion)
             elif operator in _ORDERING and axis.type in (str, bool):
                 self._add(where, f"{axis.name} has no order, so {operator} says nothing about it")

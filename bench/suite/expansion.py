@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.catalogue import Catalogue
+from bench.catalogue.names import listed, shown
 from bench.declare import Workload
 from bench.errors import Problem, SelectionError, SuiteError
 from bench.records import Case, Pass, Scalar
-from bench.suite.axes import TIMERS, Axis, BadValue, listed, selection_axes, shown, sweep_axes, unknown
+from bench.suite.axes import TIMERS, Axis, BadValue, selection_axes, sweep_axes, unknown_word
 from bench.suite.check import OPERATORS, collected, shape_dims
 from bench.suite.model import Suite
 from bench.suite.overlay import split_list
@@ -239,7 +240,7 @@ def _typed_filters(filters: Sequence[Filter], axes: Mapping[str, Axis]) -> dict[
     problems = []
     for entry in filters:
         if entry.axis not in axes:
-            bad = unknown("axis", entry.axis, list(axes))
+            bad = unknown_word("axis", entry.axis, list(axes))
             problems.append(Problem(str(bad), "--filter", key=entry.axis[:200], suggestion=bad.suggestion))
             continue
         values = []

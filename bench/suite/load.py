@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.catalogue import Catalogue, nearest
+from bench.declare import Workload
 from bench.errors import Problem, SuiteError
 from bench.suite.check import Checker, collected
 from bench.suite.model import Suite
@@ -58,9 +59,31 @@ def _suite(source: Source, catalogue: Catalogue, profile: str | None, sets: Sequ
         problems += Checker(source, catalogue, complete=False).problems
     checked = Checker(chosen, catalogue)
     problems += checked.problems
+    if checked.suite is not None and found is not None:
+        problems += _settings_without_use(checked.suite, found, sets)
     if problems or checked.suite is None:
         raise collected(problems)
     return checked.suite
+
+
+def _settings_without_use(suite: Suite, workload: Workload, sets: Sequence[str]) -> list[Problem]:
+    """Parameters that somebody set and no case of the suite has, such as a window where no mask slides: to ignore them would mislead.
+
+    In a file that is no mistake: a profile may have narrowed the very axis that the parameter belongs to.
+    """
+    problems = []
+    defaults = {param.name: param.default for param in workload.params}
+    for param in workload.params:
+        keys = {text.partition("=")[0].strip() for text in sets} & {param.name, f"sweep.{param.name}"}
+        if not keys or param.only_where is None:
+            continue
+        axis, value = param.only_where
+        if value not in suite.sweep.get(axis, (defaults.get(axis),)):
+            message = (
+                f"no case of this suite uses {param.name}: it belongs to {axis}={value} alone (set that as well, or leave this out)"
+            )
+            problems += [Problem(message, "--set", key=key) for key in sorted(keys)]
+    return problems
 
 
 def _with_neighbour(error: SuiteError, path: Path) -> SuiteError:

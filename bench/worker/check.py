@@ -25,11 +25,12 @@ finite.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 
-from bench.declare import Workload, torch_dtype
+from bench.declare import Workload, fill_normal, torch_dtype
 from bench.records import Check, Pass
 from bench.worker.refusals import DisagreesError
 from bench.worker.step import Step, Tensors
@@ -79,7 +80,7 @@ def compare(
     return Check(name, at, error, plain_error, limit, error <= limit, detail)
 
 
-def require(checks: list[Check]) -> None:
+def require(checks: Iterable[Check]) -> None:
     """Raises DisagreesError, with the worst in words, unless all passed."""
     failed = [check for check in checks if not check.passed]
     if failed:
@@ -87,10 +88,21 @@ def require(checks: list[Check]) -> None:
 
 
 def random_like(outputs: Tensors, generator: torch.Generator) -> dict[str, torch.Tensor]:
-    """Outer gradients: normal, of the outputs' shapes and dtypes."""
+    """Outer gradients: normal, of the shapes, dtypes and memory layouts of those outputs that can have any.
+
+    The layout is part of it: in a model the gradient of an output comes back as the output lies, and a kernel that got another layout
+    would be timed with a copy that no training pays for.
+    """
     return {
-        name: torch.randn(out.shape, generator=generator, device=generator.device).to(device=out.device, dtype=out.dtype)
-        for name, out in outputs.items()
+        name: fill_normal(torch.empty_like(out.detach()), generator) for name, out in outputs.items() if out.is_floating_point()
+    }
+
+
+def laid_out_like(outputs: Tensors, cotangents: Tensors) -> dict[str, torch.Tensor]:
+    """The same outer gradients in the memory layouts of `outputs`, which have their names and shapes."""
+    return {
+        name: torch.empty_like(outputs[name].detach(), dtype=cotangent.dtype).copy_(cotangent)
+        for name, cotangent in cotangents.items()
     }
 
 
@@ -109,7 +121,7 @@ def small_checks(subject: Subject, spec: Any, device: str, generator: torch.Gene
     step = Step(bound, inputs, cotangents, pass_)
     alike = all(name in outputs and outputs[name].shape == cotangent.shape for name, cotangent in cotangents.items())
     if pass_.differentiates and alike:  # otherwise there is no backward to speak of, and the comparison says why
-        step.backward(outputs, cotangents)
+        step.backward(outputs, laid_out_like(outputs, cotangents))
     got = {**outputs, **_gradients(step)}
     checks = _against_reference(subject, small, "small", got, *kept, cotangents)
 
@@ -120,55 +132,54 @@ def small_checks(subject: Subject, spec: Any, device: str, generator: torch.Gene
 
 
 def refill(workload: Workload, spec: Any, step: Step, generator: torch.Generator) -> None:
-    """New numbers into the very tensors that were timed, one after the other from the generator's device."""
-    device = str(generator.device)
+    """New numbers into the very tensors that were timed."""
+    workload.redraw(spec, step.inputs, generator)
     with torch.no_grad():
-        for fresh, old in (
-            (workload.make_inputs(spec, device, generator), step.inputs),
-            (workload.make_parameters(spec, device, generator), step.bound.parameters),
-        ):
-            for name, tensor in fresh.items():
-                old[name].copy_(tensor)
+        for name, tensor in workload.make_parameters(spec, str(generator.device), generator).items():
+            step.bound.parameters[name].copy_(tensor)
 
 
-def finite_checks(step: Step) -> list[Check]:
+def finite_checks(step: Step) -> Iterator[Check]:
     """One call: are all outputs and gradients finite?"""
-    return _finiteness(step, _called(step))
-
-
-def _called(step: Step) -> Tensors:
     step.prepare()
-    return step()
+    yield from _finiteness(step, step())
 
 
-def _finiteness(step: Step, outputs: Tensors) -> list[Check]:
-    return [_finite(name, tensor) for name, tensor in {**outputs, **_gradients(step)}.items()]
+def _finiteness(step: Step, outputs: Tensors) -> Iterator[Check]:
+    for name, tensor in {**outputs, **_gradients(step)}.items():
+        yield _finite(name, tensor)
 
 
-def measured_checks(subject: Subject, spec: Any, step: Step) -> list[Check]:
-    """Finiteness of everything at the measured shape, and the slice."""
-    outputs = _called(step)
-    checks = _finiteness(step, outputs)
+def measured_checks(subject: Subject, spec: Any, step: Step) -> Iterator[Check]:
+    """Finiteness of everything at the measured shape, and the slice. What is known comes before what takes more memory.
+
+    Only copies of the slice are kept, so that no more is alive at once than in a timed call, but for what the reference needs.
+    """
+    step.prepare()
+    outputs = step()
+    yield from _finiteness(step, outputs)
     part = subject.workload.slice(spec)
     if part is None:
-        return checks
+        return
     small, pick = part
 
     def picked(tensors: Tensors, prefix: str = "") -> dict[str, torch.Tensor]:
         taken = {prefix + name: pick(prefix + name, tensor) for name, tensor in tensors.items()}
         return {name: tensor for name, tensor in taken.items() if tensor is not None}
 
-    got = picked(outputs)
-    cotangents = picked(step.cotangents)
+    got = _copies(picked(outputs))
+    cotangents = _copies(picked(step.cotangents))
+    del outputs
+    step.clear()
     if subject.case.pass_.differentiates:
-        del outputs
-        step.clear_gradients()
         step.backward(step.bound.forward(step.inputs), _only(step.cotangents, pick))
         gradients = {name: tensor.grad for name, tensor in _leaves(step).items() if tensor.grad is not None}
-        got |= picked(gradients, "grad_")
+        got |= _copies(picked(gradients, "grad_"))
+        del gradients
+        step.clear()
     inputs = _copies(picked(step.inputs))
     parameters = _copies(picked(step.bound.parameters))
-    return checks + _against_reference(subject, small, "measured", got, inputs, parameters, cotangents)
+    yield from _against_reference(subject, small, "measured", got, inputs, parameters, cotangents)
 
 
 def track_gradients(workload: Workload, inputs: Tensors, pass_: Pass) -> None:

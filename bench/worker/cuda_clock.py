@@ -4,7 +4,8 @@ Why cycles. A GPU under its power cap changes its clock all the time, and the cl
 sample for a second see different averages: on an H200 a large matrix product differs by more than 1 % between processes in
 milliseconds, and by 0.01 % in cycles. So each sample is enclosed by two stamps, each a kernel of one thread block that stores
 `%clock64` (cycles of its SM), `%globaltimer` (nanoseconds) and `%smid`. Cycles count only where both stamps ran on the same SM,
-since every SM has its own counter; idle GPUs place a single block on the same one, and the share that did is reported.
+since every SM has its own counter; idle GPUs place a single block on the same one, and the share that did is in the row's
+conditions (`same_sm_share`).
 
 The two stamps stand outside the event pair, so that they cost the sample nothing; the cycles of the interval between them include
 the launch of a few kernels (about 5 us), so cycles of the call = clock (cycles / nanoseconds between the stamps) x time (events).
@@ -12,10 +13,31 @@ the launch of a few kernels (about 5 us), so cycles of the call = clock (cycles 
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterator
+
 import torch
 
 MOST_STAMPS = 2 * 20_000
 FIELDS = 3
+
+
+@contextlib.contextmanager
+def own_cache() -> Iterator[None]:
+    """Triton's cache is the clock's own meanwhile: each case compiles into an empty folder, and our kernels must not be anew each time.
+
+    Triton looks the folder up whenever it compiles. The parent names ours in BENCH_CLOCK_CACHE_DIR; without that nothing changes.
+    """
+    ours, theirs = os.environ.get("BENCH_CLOCK_CACHE_DIR"), os.environ.get("TRITON_CACHE_DIR")
+    if ours is None or theirs is None:
+        yield
+        return
+    os.environ["TRITON_CACHE_DIR"] = ours
+    try:
+        yield
+    finally:
+        os.environ["TRITON_CACHE_DIR"] = theirs
 
 
 class DeviceClock:
@@ -29,9 +51,10 @@ class DeviceClock:
         self._stamps = torch.zeros(FIELDS * MOST_STAMPS, dtype=torch.int64, device="cuda")
         self._waited = torch.zeros(1, dtype=torch.int64, device="cuda")
         self.used = 0
-        self.stamp()
-        self.wait(1e-6)
-        torch.cuda.synchronize()
+        with own_cache():
+            self.stamp()
+            self.wait(1e-6)
+            torch.cuda.synchronize()
         self.used = 0
 
     def stamp(self) -> int:

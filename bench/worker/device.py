@@ -7,11 +7,16 @@ from typing import Protocol
 
 import torch
 
+from bench.errors import HarnessError, Unsupported
 from bench.records import Case, Json, Measurement, Request, Scalar
 from bench.records import Protocol as SamplingProtocol
 from bench.worker.device_cpu import CpuSide
 from bench.worker.step import Step
 from bench.worker.timing import SampleTimer
+
+
+class WrongDeviceError(HarnessError):
+    """The process sees another GPU than the one whose lock the parent holds: no row may be made on it, and the run must stop."""
 
 
 class DeviceSide(Protocol):
@@ -23,7 +28,10 @@ class DeviceSide(Protocol):
     """False where time means nothing (an interpreter)."""
 
     def initialise(self) -> None:
-        """Creates the context: the phase `device_init`. Raises Unavailable where the device is absent."""
+        """Creates the context and sets how fp32 is rounded: the phase `device_init`.
+
+        Raises Unavailable where the device is absent, Unsupported for a dtype that it does not have, and WrongDeviceError.
+        """
 
     def generator(self, seed: int) -> torch.Generator:
         """Draws inputs for the measured shape. May live on the device, where drawing on the host would take too long."""
@@ -40,14 +48,22 @@ class DeviceSide(Protocol):
     def peak(self, step: Step) -> tuple[tuple[Measurement, ...], dict[str, Json]]:
         """The memory pass: its measurements, and facts for the conditions."""
 
+    def allocator_retries(self) -> int | None:
+        """How often the allocator has had to give back what it kept and try again, since the process began; None: it never does."""
+
+    def release(self) -> None:
+        """Gives what no tensor holds any more back to the device, after an out-of-memory."""
+
     def runtime(self) -> dict[str, Scalar]:
-        """Facts about the device and its libraries that join the environment."""
+        """Facts about the device and its libraries that join the environment: the same for all dtypes."""
 
 
 def open_device(request: Request) -> DeviceSide:
-    """The device of the request's case; nothing is initialised yet."""
+    """The device of the request's case; nothing is initialised yet. Raises Unsupported for several GPUs."""
     if request.case.device == "cuda":
+        if request.case.world_size > 1:
+            raise Unsupported("several GPUs in one trial are not supported yet")
         from bench.worker.device_cuda import CudaSide
 
-        return CudaSide(request.device_index)
-    return CpuSide(request.threads, times=request.case.device == "cpu")
+        return CudaSide(request.device_index, request.device_uuid, request.case.dtype)
+    return CpuSide(request.threads, request.case.dtype, times=request.case.device == "cpu")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from bench.declare import Unsupported
 from bench.records import Case, Json, Measurement, Scalar
 from bench.records import Protocol as SamplingProtocol
 from bench.worker import memory_cpu
+from bench.worker.precision import set_precision
 from bench.worker.step import Step
 from bench.worker.timing import SampleTimer
 from bench.worker.timing_cpu import FLUSH_LIMIT_BYTES, WallTimer, last_level_cache_bytes
@@ -26,11 +28,13 @@ class CpuSide:
 
     torch_device = "cpu"
 
-    def __init__(self, threads: int, *, times: bool) -> None:
+    def __init__(self, threads: int, dtype: str, *, times: bool) -> None:
         self.times = times
         self._threads = threads
+        self._dtype = dtype
 
     def initialise(self) -> None:
+        set_precision(self._dtype, "cpu")
         torch.set_num_threads(self._threads)
         # May be called once in a process only, so not when it is right already.
         if torch.get_num_interop_threads() != 1:
@@ -70,6 +74,12 @@ class CpuSide:
 
     def peak(self, step: Step) -> tuple[tuple[Measurement, ...], dict[str, Json]]:
         return memory_cpu.peak_bytes(step), {}
+
+    def allocator_retries(self) -> int | None:
+        return None
+
+    def release(self) -> None:
+        gc.collect()
 
     def runtime(self) -> dict[str, Scalar]:
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +12,8 @@ from bench.declare import Unavailable, Unsupported
 from bench.records import Case, Json, Measurement, Scalar
 from bench.records import Protocol as SamplingProtocol
 from bench.worker import memory_cuda
+from bench.worker.device import WrongDeviceError
+from bench.worker.precision import set_precision
 from bench.worker.step import Step
 from bench.worker.timing import SampleTimer
 from bench.worker.timing_cuda import EventTimer
@@ -22,14 +25,19 @@ class CudaSide:
 
     times = True
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, locked_uuid: str | None, dtype: str) -> None:
         self._index = index
+        self._locked_uuid = locked_uuid
+        self._dtype = dtype
         self.torch_device = f"cuda:{index}"
 
     def initialise(self) -> None:
+        set_precision(self._dtype, "cuda")
         if not torch.cuda.is_available():
             raise Unavailable("torch does not see a CUDA device")
         torch.cuda.set_device(self._index)
+        if self._locked_uuid is not None:
+            require_same(self._locked_uuid, str(torch.cuda.get_device_properties(self._index).uuid), self.torch_device)
         torch.zeros(1, device=self.torch_device)
         torch.cuda.synchronize()
 
@@ -55,6 +63,13 @@ class CudaSide:
     def peak(self, step: Step) -> tuple[tuple[Measurement, ...], dict[str, Json]]:
         return memory_cuda.peak_bytes(step)
 
+    def allocator_retries(self) -> int | None:
+        return int(torch.cuda.memory_stats()["num_alloc_retries"])
+
+    def release(self) -> None:
+        gc.collect()
+        torch.cuda.empty_cache()
+
     def runtime(self) -> dict[str, Scalar]:
         properties = torch.cuda.get_device_properties(self._index)
         return {
@@ -63,5 +78,16 @@ class CudaSide:
             "l2_bytes": properties.L2_cache_size,
             "cudnn": torch.backends.cudnn.version(),
             "nccl": ".".join(map(str, torch.cuda.nccl.version())),
-            "matmul_tf32": torch.backends.cuda.matmul.allow_tf32,
         }
+
+
+def require_same(locked_uuid: str, seen_uuid: str, torch_device: str) -> None:
+    """Raises WrongDeviceError where NVML's UUID of the locked GPU (`GPU-...`) is not torch's (without the prefix).
+
+    A part of a GPU has a UUID of its own (`MIG-...`), which torch does not tell in every release: it is not compared.
+    """
+    if locked_uuid.startswith("GPU-") and locked_uuid.removeprefix("GPU-").lower() != seen_uuid.removeprefix("GPU-").lower():
+        raise WrongDeviceError(
+            f"{torch_device} is GPU-{seen_uuid.removeprefix('GPU-')} here, but the run has locked {locked_uuid}; "
+            "CUDA and NVML must number the GPUs alike (CUDA_DEVICE_ORDER=PCI_BUS_ID)"
+        )

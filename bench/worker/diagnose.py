@@ -6,10 +6,14 @@ The parent starts it early and speaks when it is ready: this process imports tor
 
 and answers with one file `NAME.json` per request (whole or not at all), each as soon as it is known:
 
-    {"seconds": {TIMER: [median of each round]}, "failed": {TIMER: REASON}, "fault": REASON or null}
+    {"seconds": {TIMER: [median of each round]}, "clocks_hz": {TIMER: [SM clock of each round, or null]},
+     "failed": {TIMER: REASON}, "fault": REASON or null}
 
 Why one process, and rounds: two processes on one GPU differ by a per cent in milliseconds, because clocks and power do. To compare
 timers and not moments, each round asks every timer once, and every second round in the opposite order.
+
+Why clocks. A timer that keeps the GPU busier draws more power, and under its cap the GPU then runs slower: such timers differ in
+milliseconds, rightly, and agree in cycles. So on CUDA each round is told with the SM clock that was read on the device around it.
 
 On CUDA: `events` (what trials use), `cuda_graph` (graph replay), `profiler` (the union of the kernels' intervals), `do_bench`
 (Triton's), and `events_at_their_flush`: ours behind a flush of do_bench's own buffer, so that the two differ in nothing else.
@@ -22,8 +26,9 @@ import dataclasses
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -36,6 +41,9 @@ from bench.worker.step import Step
 from bench.worker.subject import load_subject
 from bench.worker.team import Alone
 
+if TYPE_CHECKING:
+    from bench.worker.cuda_clock import DeviceClock
+
 PROFILED_CALLS = 10
 GRAPH_SAMPLES = 8
 SHORT_WARMUP_S = 0.1
@@ -43,8 +51,16 @@ LONGEST_REASON = 2000
 
 T = TypeVar("T")
 
-Round = Callable[[], float]
-"""One round of one timer: median seconds of a call."""
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One round of one timer: median seconds of a call, and the SM clock meanwhile (None on a CPU, and where it could not be read)."""
+
+    seconds: float
+    clock_hz: float | None = None
+
+
+Round = Callable[[], Reading]
 
 Maker = Callable[[], Round]
 """Prepares a timer; may raise where it does not work here."""
@@ -73,11 +89,22 @@ def ours(timer: timing.SampleTimer, step: Step, protocol: Protocol) -> Round:
     timing.warm_up(timer, step, calls, protocol, team)
     again = dataclasses.replace(protocol, max_warmup_s=SHORT_WARMUP_S)
 
-    def once() -> float:
+    def once() -> Reading:
         timing.warm_up(timer, step, calls, again, team)
-        return median(timing.take_samples(timer, step, calls, protocol, team).seconds)
+        seconds = median(timing.take_samples(timer, step, calls, protocol, team).seconds)
+        clocks = next((found.samples for found in timer.measurements() if found.metric == "sm_clock_hz"), ())
+        return Reading(seconds, median(clocks) if clocks else None)
 
     return once
+
+
+def clocked(clock: DeviceClock, measure: Callable[[], float]) -> Reading:
+    """What `measure` gives, with the SM clock between a stamp before it and one after it."""
+    clock.used = 0
+    first = clock.stamp()
+    seconds = measure()
+    last = clock.stamp()
+    return Reading(seconds, clock.clocks_hz([(first, last)])[0])
 
 
 def makers(request: Request, device: DeviceSide, step: Step) -> Mapping[str, Maker]:
@@ -85,12 +112,15 @@ def makers(request: Request, device: DeviceSide, step: Step) -> Mapping[str, Mak
     case, protocol = request.case, request.protocol
     if case.device != "cuda":
         return {"wall": lambda: ours(device.timer(case), step, protocol), "torch_timer": lambda: torch_timer(step)}
+    from bench.worker.cuda_clock import DeviceClock
+
+    clock = DeviceClock()
     return {
         "events": lambda: ours(device.timer(case), step, protocol),
-        "cuda_graph": lambda: graph_replay(request, device, step),
-        "profiler": lambda: profiler_busy(step),
+        "cuda_graph": lambda: graph_replay(request, device, step, clock),
+        "profiler": lambda: profiler_busy(step, clock),
         "events_at_their_flush": lambda: ours_at_their_flush(step, protocol),
-        "do_bench": lambda: do_bench(step),
+        "do_bench": lambda: do_bench(step, clock),
     }
 
 
@@ -100,6 +130,7 @@ def compare(request: Request, rounds: int) -> dict[str, Json]:
     with torch.no_grad():
         step = built_step(request, device)
         seconds: dict[str, list[float]] = {}
+        clocks_hz: dict[str, list[float | None]] = {}
         failed: dict[str, str] = {}
         ready: dict[str, Round] = {}
         for name, make in makers(request, device, step).items():
@@ -109,10 +140,11 @@ def compare(request: Request, rounds: int) -> dict[str, Json]:
         for number in range(rounds):
             names = [name for name in ready if name not in failed]
             for name in names if number % 2 == 0 else names[::-1]:
-                value = _tried(name, failed, ready[name])
-                if value is not None:
-                    seconds.setdefault(name, []).append(value)
-    return {"seconds": seconds, "failed": failed, "fault": None}
+                reading = _tried(name, failed, ready[name])
+                if reading is not None:
+                    seconds.setdefault(name, []).append(reading.seconds)
+                    clocks_hz.setdefault(name, []).append(reading.clock_hz)
+    return {"seconds": seconds, "clocks_hz": clocks_hz, "failed": failed, "fault": None}
 
 
 def _tried(name: str, failed: dict[str, str], action: Callable[[], T]) -> T | None:
@@ -129,14 +161,14 @@ def torch_timer(step: Step) -> Round:
     from torch.utils.benchmark import Timer
 
     timer = Timer("step()", globals={"step": step}, num_threads=torch.get_num_threads())
-    return lambda: float(timer.blocked_autorange(min_run_time=0.1).median)
+    return lambda: Reading(float(timer.blocked_autorange(min_run_time=0.1).median))
 
 
-def graph_replay(request: Request, device: DeviceSide, step: Step) -> Round:
+def graph_replay(request: Request, device: DeviceSide, step: Step, clock: DeviceClock) -> Round:
     """Our graph timer: replays, the flush's own time subtracted."""
     timer = device.timer(dataclasses.replace(request.case, timer="cuda_graph"))
     timer.sample(step, 1)
-    return lambda: median([timer.sample(step, 1) for _ in range(GRAPH_SAMPLES)])
+    return lambda: clocked(clock, lambda: median([timer.sample(step, 1) for _ in range(GRAPH_SAMPLES)]))
 
 
 def ours_at_their_flush(step: Step, protocol: Protocol) -> Round:
@@ -150,41 +182,52 @@ def ours_at_their_flush(step: Step, protocol: Protocol) -> Round:
     return ours(timer, step, protocol)
 
 
-def do_bench(step: Step) -> Round:
+def do_bench(step: Step, clock: DeviceClock) -> Round:
     """Triton's `do_bench` as it is shipped, with its own warm-up and length."""
     from triton.testing import do_bench as measure
 
     step.prepare()
-    return lambda: float(measure(step, return_mode="median")) * 1e-3
+    return lambda: clocked(clock, lambda: float(measure(step, return_mode="median")) * 1e-3)
 
 
-def profiler_busy(step: Step) -> Round:
-    """The device's busy time per call: the union of the intervals of all kernels but the flush's."""
+def profiler_busy(step: Step, clock: DeviceClock) -> Round:
+    """The device's busy time per call: the union of the intervals of all kernels but the flush's and the clock's.
+
+    The stamps stand within the profiled region: before and after it the GPU idles for long, at another clock.
+    """
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     flush = torch.empty(properties.L2_cache_size // 4, dtype=torch.int32, device="cuda")
-    flushing = {name for name, _, _ in _device_intervals(flush.zero_, 2)}
 
-    def flush_and_call() -> None:
+    def ours_alone() -> None:
         flush.zero_()
-        step()
+        clock.stamp()
 
-    def once() -> float:
+    def flushes_and_calls() -> None:
+        clock.stamp()
+        for _ in range(PROFILED_CALLS):
+            flush.zero_()
+            step()
+        clock.stamp()
+
+    not_the_calls = {name for name, _, _ in _device_intervals(ours_alone)}
+
+    def once() -> Reading:
         step.prepare()
-        intervals = [(begin, end) for name, begin, end in _device_intervals(flush_and_call, PROFILED_CALLS) if name not in flushing]
+        clock.used = 0
+        intervals = [(begin, end) for name, begin, end in _device_intervals(flushes_and_calls) if name not in not_the_calls]
         if not intervals:
             raise RuntimeError("the profiler reported no kernels of the call")
-        return union_ns(intervals) * 1e-9 / PROFILED_CALLS
+        return Reading(union_ns(intervals) * 1e-9 / PROFILED_CALLS, clock.clocks_hz([(0, 1)])[0])
 
     once()
     return once
 
 
-def _device_intervals(call: Callable[[], object], times: int) -> list[tuple[str, int, int]]:
-    """(name, begin, end) in ns of everything that the device ran for `times` calls, waits for events excluded."""
+def _device_intervals(work: Callable[[], object]) -> list[tuple[str, int, int]]:
+    """(name, begin, end) in ns of everything that the device ran for `work`, waits for events excluded."""
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities, acc_events=True) as profile:
-        for _ in range(times):
-            call()
+        work()
         torch.cuda.synchronize()
     events = profile.profiler.kineto_results.events()
     return [
@@ -211,7 +254,7 @@ def answer(directory: Path, name: str, request: Request, rounds: int) -> None:
     try:
         found = compare(request, rounds)
     except Exception as error:  # noqa: BLE001 - the boundary: the other requests are answered all the same
-        found = {"seconds": {}, "failed": {}, "fault": f"{type(error).__name__}: {error}"[:LONGEST_REASON]}
+        found = {"seconds": {}, "clocks_hz": {}, "failed": {}, "fault": f"{type(error).__name__}: {error}"[:LONGEST_REASON]}
     temporary = directory / f"{name}.json.partial"
     temporary.write_text(json.dumps(found))
     temporary.replace(directory / f"{name}.json")

@@ -7,10 +7,20 @@ of its command. Runs in a forked child of the server: the ranks themselves are f
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
+from typing import Any
 
 LAUNCH_FILE = "launch.json"
-"""`{"failures": [{"rank": 1, "returncode": -9, "t": seconds since the epoch}, ...]}`, earliest first; absent where none failed."""
+"""`{"failures": [{"rank": 1, "returncode": -9, "t": seconds since the epoch}, ...]}`, the culprit first; absent where none failed."""
+
+
+def culprits_first(failures: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Earliest first, but those that TERM ended last: torchrun ends the other ranks so once one has failed.
+
+    Its times are whole seconds, so they alone do not tell which came first.
+    """
+    return sorted(failures, key=lambda failure: (failure["returncode"] == -signal.SIGTERM, failure["t"], failure["rank"]))
 
 
 def launch_ranks(directory: Path, world_size: int) -> None:
@@ -24,8 +34,7 @@ def launch_ranks(directory: Path, world_size: int) -> None:
     try:
         torchrun.run(torchrun.parse_args(arguments))
     except ChildFailedError as error:
-        failures = sorted(error.failures.items(), key=lambda item: (item[1].timestamp, item[0]))
-        data = [{"rank": rank, "returncode": failure.exitcode, "t": failure.timestamp} for rank, failure in failures]
-        (directory / LAUNCH_FILE).write_text(json.dumps({"failures": data}))
+        data = [{"rank": rank, "returncode": failure.exitcode, "t": failure.timestamp} for rank, failure in error.failures.items()]
+        (directory / LAUNCH_FILE).write_text(json.dumps({"failures": culprits_first(data)}))
     except SignalException:
         return  # the parent ends a trial by TERM; torchrun makes an exception of it once its ranks have ended

@@ -15,10 +15,9 @@ from typing import Any
 import torch
 
 from bench.records import METRICS, Measurement
-from bench.worker.step import Step
+from bench.worker.step import PASS_MARK, Step
 
 NOTE = "torch's CPU allocator only: scratch memory of libraries (oneDNN, MKL, Python, numpy) is not seen"
-_MARK = "bench: the pass begins"
 
 
 def peak_bytes(step: Step) -> tuple[Measurement, ...]:
@@ -27,7 +26,7 @@ def peak_bytes(step: Step) -> tuple[Measurement, ...]:
     gc.collect()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profile:
         step.prepare()
-        with torch.profiler.record_function(_MARK):
+        with torch.profiler.record_function(PASS_MARK):
             kept = step()
     del kept
     peak = _peak(profile.profiler.kineto_results.events())
@@ -36,7 +35,7 @@ def peak_bytes(step: Step) -> tuple[Measurement, ...]:
 
 def _peak(events: Any) -> int | None:
     """The rule above, on the profiler's events; None where the mark is missing, so that nothing was recorded."""
-    begin = next((event.start_ns() for event in events if event.name() == _MARK), None)
+    begin = next((event.start_ns() for event in events if event.name() == PASS_MARK), None)
     if begin is None:
         return None
     changes = [event for event in events if event.name() == "[memory]"]

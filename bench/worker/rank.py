@@ -17,11 +17,10 @@ from bench.worker.trial import run_trial
 def main(directory: Path) -> int:
     """Joins the group and runs the trial. What the subject did is in the reply; an exit code of 0 means that there is one."""
     request = load_json(Request, (directory / "request.json").read_bytes())
-    cuda = request.case.device == "cuda"
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.distributed.init_process_group(
-        "nccl" if cuda else "gloo",
-        init_method=request.rendezvous or "env://",
+        "gloo",  # a trial on several GPUs is refused, as a row, once it has begun
+        init_method="env://",
         rank=rank,
         world_size=world_size,
         # The parent's time-out is the one that counts; this one only ends a rank that nobody watches any more.

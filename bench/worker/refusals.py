@@ -19,6 +19,7 @@ OUT_OF_MEMORY = re.compile(
     r"|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|Cannot allocate memory"
 )
 LONGEST_REASON = 2_000
+LONGEST_FACT = 300
 LONGEST_TRACEBACK = 16_000
 _OWN_FOLDER = str(Path(bench.worker.__path__[0]))
 
@@ -37,29 +38,77 @@ class DisagreesError(Exception):
     """Wrong numbers, or another kernel ran: the trial's own finding, status `incorrect`."""
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether the error, or what led to it, says that memory was not enough."""
+    return any(isinstance(e, MemoryError | torch.OutOfMemoryError) or OUT_OF_MEMORY.search(_text(e)) for e in _chain(error))
+
+
+def first_line(error: BaseException) -> str:
+    """The class and the first line of the message, short enough to be one fact among others."""
+    return _storable(_reason(error).split("\n", 1)[0], LONGEST_FACT)
+
+
 def classify(error: BaseException, *, refuses: Iterable[str], building: bool) -> Failure:
     """The status of an exception that ended a trial after the hand-over.
 
     Args:
         refuses: patterns of library messages that mean "cannot".
-        building: whether it came while the subject was imported or built; only then does an ImportError mean "absent".
+        building: whether it came while the subject was imported, built or first called; only then does an ImportError mean "absent".
     """
     chain = tuple(_chain(error))
     reason = _reason(error)
     error_type = _type_name(error)
     if isinstance(error, DisagreesError):
         return Failure(Status.INCORRECT, str(error))
-    if any(isinstance(e, MemoryError | torch.OutOfMemoryError) or OUT_OF_MEMORY.search(_text(e)) for e in chain):
+    if out_of_memory(error):
         return Failure(Status.OOM, reason, error_type)
     for cause in chain:
         if isinstance(cause, Unavailable) or (building and isinstance(cause, ImportError)):
             return Failure(Status.UNAVAILABLE, _reason(cause), _type_name(cause))
         if isinstance(cause, Unsupported | NotImplementedError):
             return Failure(Status.UNSUPPORTED, _reason(cause), _type_name(cause))
+    traced = [said for said in map(_said_in_tracing, chain) if said is not None]
+    for said in traced:
+        if said.kind in _REFUSALS:
+            return Failure(Status.UNSUPPORTED, _storable(said.text or said.kind, LONGEST_REASON), said.kind)
+    # The innermost words are the library's own; what wraps them repeats them among advice.
+    for said in (*traced, *(_Said(_type_name(e), _text(e)) for e in reversed(chain))):
         for pattern in refuses:
-            if found := re.search(pattern, _text(cause)):
-                return Failure(Status.UNSUPPORTED, _line_around(found), _type_name(cause))
+            if found := re.search(pattern, said.text):
+                return Failure(Status.UNSUPPORTED, _line_around(found), said.kind)
+    if traced:
+        reason = _storable(f"{traced[0].kind}: {traced[0].text}", LONGEST_REASON)
     return Failure(Status.FAILED, reason, error_type, _trimmed_traceback(error))
+
+
+_REFUSALS = ("NotImplementedError", "Unsupported")
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """An exception of which only the class's name and the message are left."""
+
+    kind: str
+    text: str
+
+
+_RAISED = re.compile(r"raised exception (\w+)\((.*)\)\s*$", re.MULTILINE)
+_QUOTED = re.compile(r"""(['"])(.*)\1""")
+
+
+def _said_in_tracing(error: BaseException) -> _Said | None:
+    """What the traced code itself raised, where torch.compile followed it into an exception.
+
+    Such an exception never exists as one: dynamo tells it in a message of its own, `raised exception Kind('text')`, whose first line is
+    `Observed exception` and which gives advice all around.
+    """
+    if not type(error).__module__.startswith("torch._dynamo"):
+        return None
+    found = _RAISED.search(_text(error))
+    if found is None:
+        return None
+    quoted = _QUOTED.search(found.group(2))
+    return _Said(found.group(1), quoted.group(2) if quoted else found.group(2))
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

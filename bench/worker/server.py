@@ -2,7 +2,7 @@
 
 Started as `python -m bench.worker.server --fd N`, where N is its end of a socket pair. It speaks JSON lines:
 
-    parent -> {"op": "run", "directory": PATH, "world_size": N}
+    parent -> {"op": "run", "directory": PATH, "world_size": N, "variables": {NAME: TEXT}}     joins the trial's environment
     server -> {"event": "ready", "facts": {...}}  or  {"event": "failed", "message": TEXT}, then it ends
     server -> {"event": "started", "pid": PID}
     server -> {"event": "refused", "message": TEXT}             the server is not fit to fork: our bug
@@ -179,21 +179,21 @@ class Server:
         *lines, self._incoming = self._incoming.split(b"\n")
         for line in lines:
             message = json.loads(line)
-            self._start(Path(message["directory"]), int(message["world_size"]))
+            self._start(Path(message["directory"]), int(message["world_size"]), message["variables"])
         return bool(data)
 
-    def _start(self, directory: Path, world_size: int) -> None:
+    def _start(self, directory: Path, world_size: int, variables: dict[str, str]) -> None:
         if (unfit := _unfit()) is not None:
             self.say(event="refused", message=unfit)
             return
         gc.freeze()  # keeps the collector's marks out of pages that children share
         pid = os.fork()
         if pid == 0:
-            self._be_the_trial(directory, world_size)
+            self._be_the_trial(directory, world_size, variables)
         self._trial = pid
         self.say(event="started", pid=pid)
 
-    def _be_the_trial(self, directory: Path, world_size: int) -> NoReturn:
+    def _be_the_trial(self, directory: Path, world_size: int, variables: dict[str, str]) -> NoReturn:
         code = 70
         try:
             die_with_parent()
@@ -211,6 +211,7 @@ class Server:
             os.dup2(log, 1)
             os.dup2(log, 2)
             os.close(log)
+            os.environ.update(variables)
             faulthandler.enable()  # a segmentation fault leaves the Python stack in the log
             if world_size == 1:
                 os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1")

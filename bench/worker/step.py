@@ -9,14 +9,18 @@ import torch
 from bench.declare import Bound
 from bench.records import Pass
 
+PASS_MARK = "bench: the pass begins"
+"""Under this name a profiler sees the timed part of a call."""
+
 Tensors = Mapping[str, torch.Tensor]
 
 
 class Step:
     """The subject tied to its inputs. `prepare(calls)` is never timed; each of the next `calls` calls is.
 
-    Gradients are accumulated into leaves as in training. `prepare` clears them; between the calls of one sample (more than one only
-    where a call takes microseconds) they are cleared inside the region, some ten nanoseconds a tensor.
+    Every call that differentiates begins without gradients, so that none pays for adding to those of the call before. `prepare` clears
+    them untimed; between the calls of one sample (more than one only where a call takes microseconds) they are cleared inside the
+    region, some ten nanoseconds a tensor.
     """
 
     def __init__(self, bound: Bound, inputs: Tensors, cotangents: Tensors, pass_: Pass) -> None:
@@ -35,10 +39,14 @@ class Step:
         for leaf in self.leaves:
             leaf.grad = None
 
-    def prepare(self, calls: int = 1) -> None:
-        """Clears gradients and, for a backward alone, runs one forward per call."""
+    def clear(self) -> None:
+        """Lets go of gradients, and of forwards that wait for their backward."""
         self._pending.clear()
         self.clear_gradients()
+
+    def prepare(self, calls: int = 1) -> None:
+        """Clears gradients and, for a backward alone, runs one forward per call."""
+        self.clear()
         if self.pass_ is Pass.BACKWARD:
             self._pending.extend(self.bound.forward(self.inputs) for _ in range(calls))
 
@@ -46,6 +54,7 @@ class Step:
         """The timed part; returns the outputs so that they live until the clock has stopped."""
         if self.pass_ is Pass.FORWARD:
             return self.bound.forward(self.inputs)
+        self.clear_gradients()
         outputs = self._pending.pop() if self.pass_ is Pass.BACKWARD else self.bound.forward(self.inputs)
         self.backward(outputs, self._cotangents)
         return outputs

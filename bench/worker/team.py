@@ -36,15 +36,18 @@ class Alone:
 
 
 class ProcessGroupTeam:
-    """The ranks of torch.distributed's default group, coordinated over gloo whatever the subject itself uses."""
+    """The ranks of torch.distributed's default group, coordinated over a gloo group of their own.
+
+    The default group is the subject's: where ranks fall out of step, its collective must not be taken for one of ours. And
+    coordination through NCCL would enqueue work on the device that is being timed.
+    """
 
     def __init__(self) -> None:
         import torch.distributed as dist
 
         self.rank = dist.get_rank()
         self.size = dist.get_world_size()
-        # Coordination through NCCL would enqueue work on the device that is being timed.
-        self._group = None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
+        self._group = dist.new_group(backend="gloo")
 
     def barrier(self) -> None:
         self.agree(0)

@@ -6,11 +6,11 @@ tests can replace.
 **Warm-up.** Windows of samples are compared: warm when the medians of two windows in a row agree as closely as the timer asks, or
 when the protocol's time is over. A window has at least three samples and lasts at least 10 ms, so that one lucky pair proves nothing.
 
-**Stopping** (nvbench's stdrel criterion, with a target for the mean). Never below three samples, never above max_samples. Once
-there are min_samples over min_sampling_s, stop when the standard error of the mean is below the target, or when the noise has
-settled: of the last 512 values of stdev / mean, taken after each sample, more than 64 exist and their own relative deviation is
-below 5 % (looked at every 16 samples). More samples would not change the picture then. After max_sampling_s stop all the same; a
-note says so where there are fewer than 30.
+**Stopping** (nvbench's stdrel criterion, with a target for the mean). Never above max_samples and, where that allows three, never
+below three, whatever min_samples says. Once there are min_samples over min_sampling_s, stop when the standard error of the mean is
+below the target, or when the noise has settled: of the last 512 values of stdev / mean, taken after each sample, more than 64 exist
+and their own relative deviation is below 5 % (looked at every 16 samples). More samples would not change the picture then. After
+max_sampling_s stop all the same. Where there are fewer than 30 samples a note says so, and why there are no more.
 
 Why not drop outliers: they are the machine's, and the median does not see them. All samples are kept.
 """
@@ -43,6 +43,13 @@ SETTLED_RING = 512
 SETTLED_LEAST = 64
 SETTLED_EVERY = 16
 
+_CAUSES = {
+    "noise": "the protocol asks for no more, and the noise was below its target",
+    "settled": "the protocol asks for no more, and the noise had settled",
+    "time": "the time for sampling was over",
+    "count": "the protocol allows no more",
+}
+
 
 class Timed(Protocol):
     """What is timed: a `Step`, or a fake in a test."""
@@ -72,7 +79,10 @@ class SampleTimer(Protocol):
         """Forgets what it saw during warm-up."""
 
     def measurements(self) -> tuple[Measurement, ...]:
-        """What the timer saw beside time during sampling (clocks, cycles)."""
+        """What the timer saw beside time during sampling (clocks, cycles).
+
+        Raises Unsupported where it now knows that its samples are no times of a call.
+        """
 
     def conditions(self) -> dict[str, Json]:
         """Flags and facts of the sampling (`launch_bound`, clock blocks)."""
@@ -96,7 +106,7 @@ class Samples:
     def note(self) -> str | None:
         """What a reader must know about these samples, or None."""
         n = len(self.seconds)
-        return f"n = {n} < {ENOUGH_SAMPLES}: the time for sampling was over" if n < ENOUGH_SAMPLES else None
+        return f"n = {n} < {ENOUGH_SAMPLES}: {_CAUSES[self.stopped_by]}" if n < ENOUGH_SAMPLES else None
 
 
 class StoppingRule:
@@ -123,7 +133,7 @@ class StoppingRule:
         protocol = self._protocol
         if self._n >= protocol.max_samples:
             return "count"
-        if self._n >= max(protocol.min_samples, 2) and elapsed_s >= protocol.min_sampling_s:
+        if self._n >= max(protocol.min_samples, FEWEST_SAMPLES) and elapsed_s >= protocol.min_sampling_s:
             if self._noise and self._noise[-1] / math.sqrt(self._n) <= protocol.target_relative_noise:
                 return "noise"
             if self._settled():
@@ -140,12 +150,15 @@ class StoppingRule:
 
 
 def calls_per_sample(timer: SampleTimer, step: Timed, team: Team) -> int:
-    """A power of two, so that trials of one case rarely differ; 1 where one call is long enough."""
+    """A power of two, so that trials of one case rarely differ; 1 where one call is long enough.
+
+    All ranks make the same number of calls, whatever each of them measures: a call may wait for the other ranks.
+    """
     if not timer.batches:
         return team.agree(1)
     shortest = timer.sample(step, 1)
     for _ in range(4):
-        if shortest > 10 * SHORTEST_SAMPLE_S:
+        if team.agree(int(shortest > 10 * SHORTEST_SAMPLE_S)):
             break  # no repetition will bring it near, and it may take seconds
         shortest = min(shortest, timer.sample(step, 1))
     calls = 1

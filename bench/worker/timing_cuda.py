@@ -4,7 +4,8 @@ Order of one sample, all on one stream: [flush] wait, stamp, start event, the ca
 
 * The flush writes a buffer of exactly the L2's size, so that the call finds nothing of its own in the cache (`cache: cold`).
 * The wait keeps the device busy until the host has enqueued the whole call. Without it, the gaps between launches would be measured.
-  It lasts 1.5 x the longest enqueueing seen lately, within bounds.
+  It lasts 1.5 x the longest enqueueing seen lately, within bounds. A subject that waits for the device itself is never covered,
+  however long the wait: after some samples in a row that even the longest did not cover, the shortest is used.
 * If the start event had fired when enqueueing ended, the wait was too short, or the subject waits for the device itself: then
   launch gaps are in the sample. That is counted, and a row where it happens in more than one sample of twenty is `launch_bound`.
 * The clock of each sample is read on the device (cuda_clock.py).
@@ -27,9 +28,58 @@ from bench.worker.timing import Timed
 SHORTEST_WAIT_S = 50e-6
 LONGEST_WAIT_S = 5e-3
 WAIT_FACTOR = 1.5
+BLIND_AFTER = 5
+"""Samples in a row that the longest wait did not cover: one alone may be a pause of the host."""
 LAUNCH_BOUND_SHARE = 0.05
 STEADY_WARMUP_S = 0.5
 """Busy time before a clock is called steady: the power controller needs some hundred milliseconds to settle."""
+
+
+class Wait:
+    """How long the device waits for the host before each sample, learned from the samples before. Seconds of the host's clock."""
+
+    def __init__(self) -> None:
+        self._enqueue_s: deque[float] = deque(maxlen=16)
+        self.begin_sampling()
+
+    def begin_sampling(self) -> None:
+        """Starts counting anew, and gives the longest wait another chance; what enqueueing takes is still known."""
+        self._blind = False
+        self._uncovered_in_a_row = 0
+        self._taken = 0
+        self._fired = 0
+        self._longest_enqueue_s = 0.0
+
+    def seconds(self) -> float:
+        """Of the next wait."""
+        if self._blind or not self._enqueue_s:
+            return SHORTEST_WAIT_S if self._blind else LONGEST_WAIT_S
+        return min(max(WAIT_FACTOR * max(self._enqueue_s), SHORTEST_WAIT_S), LONGEST_WAIT_S)
+
+    def learn(self, enqueue_s: float, *, fired: bool, waited_s: float) -> None:
+        """One sample: how long enqueueing took, and whether the start event had fired by then although `waited_s` were waited."""
+        self._taken += 1
+        self._fired += fired
+        self._longest_enqueue_s = max(self._longest_enqueue_s, enqueue_s)
+        self._uncovered_in_a_row = self._uncovered_in_a_row + 1 if fired and waited_s >= LONGEST_WAIT_S else 0
+        self._blind = self._blind or self._uncovered_in_a_row >= BLIND_AFTER
+        # A call that synchronises teaches us its own length plus the wait's: the bounds above end that.
+        self._enqueue_s.append(enqueue_s)
+
+    @property
+    def launch_bound(self) -> bool:
+        """Whether too many of the samples hold launch gaps."""
+        return bool(self._taken) and self._fired / self._taken > LAUNCH_BOUND_SHARE
+
+    def conditions(self) -> dict[str, Json]:
+        """What a row keeps of it."""
+        return {
+            "launch_bound": self.launch_bound,
+            "samples_started_early": self._fired,
+            "enqueue_s": median(list(self._enqueue_s)) if self._enqueue_s else None,
+            "longest_enqueue_s": self._longest_enqueue_s,
+            "wait_s": self.seconds(),
+        }
 
 
 class EventTimer:
@@ -44,25 +94,18 @@ class EventTimer:
         self._flush = torch.empty(properties.L2_cache_size // 4, dtype=torch.int32, device="cuda") if flush else None
         self._clock = DeviceClock()
         self._events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
-        self._enqueue_s: deque[float] = deque(maxlen=16)
-        self._longest_enqueue_s = 0.0
-        self._blind = False
+        self._wait = Wait()
         self.begin_sampling()
 
     def now(self) -> float:
         return time.perf_counter()
 
     def begin_sampling(self) -> None:
-        """Forgets what was seen during warm-up."""
+        """Forgets what was seen during warm-up, but for how long enqueueing takes."""
+        self._wait.begin_sampling()
         self._clock.used = 0
         self._pairs: list[tuple[int, int]] = []
         self._seconds: list[float] = []
-        self._fired = 0
-
-    def _wait_s(self) -> float:
-        if self._blind or not self._enqueue_s:
-            return SHORTEST_WAIT_S if self._blind else LONGEST_WAIT_S
-        return min(max(WAIT_FACTOR * max(self._enqueue_s), SHORTEST_WAIT_S), LONGEST_WAIT_S)
 
     def sample(self, step: Timed, calls: int) -> float:
         if calls != 1:
@@ -71,7 +114,7 @@ class EventTimer:
         start, stop = self._events
         if self._flush is not None:
             self._flush.zero_()
-        waited_s = self._wait_s()
+        waited_s = self._wait.seconds()
         self._clock.wait(waited_s)
         # From here to the query: that is what the wait has to cover, the first stamp's launch included.
         enqueue_start = time.perf_counter()
@@ -84,30 +127,21 @@ class EventTimer:
         last = self._clock.stamp()
         stop.synchronize()
         del kept
-        self._learn(enqueue_s, fired, waited_s)
+        self._wait.learn(enqueue_s, fired=fired, waited_s=waited_s)
         seconds = start.elapsed_time(stop) * 1e-3
         if len(self._pairs) < MOST_STAMPS // 2 - 1:
             self._pairs.append((first, last))
             self._seconds.append(seconds)
-        self._fired += fired
         return seconds
 
-    def _learn(self, enqueue_s: float, fired: bool, waited_s: float) -> None:
-        """Adapts the wait; gives up (and says so) once even the longest wait is not enough, as with a subject that synchronises."""
-        self._longest_enqueue_s = max(self._longest_enqueue_s, enqueue_s)
-        if fired and waited_s >= LONGEST_WAIT_S and len(self._enqueue_s) >= 3:
-            self._blind = True
-        # A call that synchronises would teach us its own length plus the wait's: the bound above ends that.
-        self._enqueue_s.append(enqueue_s)
-
-    @property
-    def launch_bound(self) -> bool:
-        return bool(self._seconds) and self._fired / len(self._seconds) > LAUNCH_BOUND_SHARE
+    def _known(self) -> list[tuple[float, float]]:
+        """(SM clock, seconds) of the samples whose stamps both ran on one SM."""
+        clocks = self._clock.clocks_hz(self._pairs)
+        return [(clock, seconds) for clock, seconds in zip(clocks, self._seconds, strict=True) if clock is not None]
 
     def measurements(self) -> tuple[Measurement, ...]:
         """The SM clock of each sample, and cycles = clock x time, where both stamps ran on one SM."""
-        clocks = self._clock.clocks_hz(self._pairs)
-        known = [(clock, seconds) for clock, seconds in zip(clocks, self._seconds, strict=True) if clock is not None]
+        known = self._known()
         if not known:
             return ()
         return (
@@ -116,13 +150,8 @@ class EventTimer:
         )
 
     def conditions(self) -> dict[str, Json]:
-        facts: dict[str, Json] = {
-            "launch_bound": self.launch_bound,
-            "samples_started_early": self._fired,
-            "enqueue_s": median(list(self._enqueue_s)) if self._enqueue_s else None,
-            "longest_enqueue_s": self._longest_enqueue_s,
-            "wait_s": self._wait_s(),
-        }
+        facts = self._wait.conditions()
+        facts["same_sm_share"] = len(self._known()) / len(self._pairs) if self._pairs else None
         if self._flush is not None:
             facts["flush_bytes"] = self._flush.numel() * 4
         return facts

@@ -5,12 +5,16 @@ the measured shape); memory, proof and the second check have passes of their own
 the time of wrong numbers is of no interest. Checks and proof belong to a case's first trial of a run (`Request.verify`): what is
 built the same way computes the same way, and the other trials still look for numbers that are not finite. Failures before the
 hand-over are ours and raise; after it they are the subject's and become a status.
+
+One failure after the timing is neither: running out of memory in a pass that only we need. The subject ran; what we wanted to know
+besides did not fit. The times stay, and the conditions say what was not done (`not_done`: phase to reason).
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,9 +40,9 @@ from bench.records import (
 )
 from bench.worker import check, proof, saved, timing
 from bench.worker.compiles import compile_state
-from bench.worker.device import DeviceSide, open_device
+from bench.worker.device import DeviceSide, WrongDeviceError, open_device
 from bench.worker.phases import PhaseLog
-from bench.worker.refusals import DisagreesError, classify
+from bench.worker.refusals import DisagreesError, classify, first_line, out_of_memory
 from bench.worker.step import Step, Tensors
 from bench.worker.subject import ImportClock, Subject, load_subject
 from bench.worker.team import Alone, Team
@@ -84,8 +88,11 @@ def _answer(request: Request, phases: PhaseLog, findings: Findings, team: Team) 
         with torch.set_grad_enabled(request.case.pass_.differentiates):
             _measure(request, phases, findings, team)
         outcome = {"status": Status.OK, "measurements": tuple(findings.measurements)}
+    except WrongDeviceError:
+        raise  # ours: nothing that this run measures would be what it says
     except BaseException as error:  # noqa: BLE001 - the boundary: a subject may raise anything, SystemExit included
-        building = phases.current in ("handover", "import", "device_init", "inputs", "build")
+        # Many packages import their kernels at the first call only.
+        building = phases.current in ("handover", "import", "device_init", "inputs", "build", "first_call")
         failure = classify(error, refuses=findings.refuses, building=building)
         outcome = {
             "status": failure.status,
@@ -144,7 +151,7 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team)
         step, first_s = _first_call(bound, inputs, case.pass_, device, generator)
         warm_s = _seconds_of_one_call(step, device)
         findings.add("compile_cold_s" if request.cold_caches else "compile_warm_s", (max(0.0, first_s - warm_s),))
-        step.prepare()
+        step.clear()
 
         if request.verify:
             phases.enter("check")
@@ -154,28 +161,64 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team)
         if device.times:
             _time(request, phases, findings, device, step, team)
 
-        phases.enter("memory")
+        _look_further(request, phases, findings, device, subject, spec, step)
+
+
+def _look_further(
+    request: Request, phases: PhaseLog, findings: Findings, device: DeviceSide, subject: Subject, spec: Any, step: Step
+) -> None:
+    """What is asked of the subject beside its time: memory, the measured check, and which kernel ran."""
+
+    def peak() -> None:
         measurements, facts = device.peak(step)
         findings.measurements.extend(measurements)
         findings.conditions.update(facts)
+
+    def compare() -> None:
+        check.refill(subject.workload, spec, step, device.generator(request.seed + 2))
+        _check(findings, check.measured_checks(subject, spec, step) if request.verify else check.finite_checks(step))
+
+    def spared(phase: str, work: Callable[[], None]) -> None:
+        phases.enter(phase)
+        step.clear()
+        _spared(work, phase, findings, device, step)
+
+    if request.case.device == "cuda":
+        phases.enter("memory")
+        peak()  # one more call as it was timed, with counters read: what does not fit then does not fit
+    else:
+        spared("memory", peak)
+    if request.case.pass_.differentiates:
+        spared("saved", lambda: findings.measurements.extend(saved.saved_bytes(step)))
+    else:
         phases.enter("saved")
-        if case.pass_.differentiates:
-            step.prepare()
-            findings.measurements.extend(saved.saved_bytes(step))
-
-        phases.enter("measured_check")
-        check.refill(workload, spec, step, device.generator(request.seed + 2))
-        if not request.verify:
-            _check(findings, check.finite_checks(step))
-            return
-        _check(findings, check.measured_checks(subject, spec, step))
-        phases.enter("proof")
-        _prove(subject, case.device.removesuffix("-interpreter"), findings, step)
+    spared("measured_check", compare)
+    if request.verify:
+        findings.proof = Proof("unknown", (), "the pass under the profiler was not done")
+        spared("proof", lambda: _prove(subject, request.case.device.removesuffix("-interpreter"), findings, step))
 
 
-def _check(findings: Findings, checks: list[Check]) -> None:
-    findings.checks.extend(checks)
-    check.require(checks)
+def _spared(work: Callable[[], None], phase: str, findings: Findings, device: DeviceSide, step: Step) -> None:
+    """Does what only we need. Where memory is not enough it is written down as not done; wrong numbers found before that still count."""
+    try:
+        work()
+    except Exception as error:
+        if not out_of_memory(error):
+            raise
+        findings.conditions.setdefault("not_done", {})[phase] = f"out of memory: {first_line(error)}"
+    else:
+        return
+    # Not within the except clause: the exception's frames hold on to tensors.
+    check.require(findings.checks)
+    step.clear()
+    device.release()
+
+
+def _check(findings: Findings, checks: Iterable[Check]) -> None:
+    """Each as soon as it is known; raises DisagreesError unless all passed."""
+    for one in checks:
+        findings.checks.append(one)
+    check.require(findings.checks)
 
 
 def _first_call(bound: Any, inputs: Tensors, pass_: Pass, device: DeviceSide, generator: torch.Generator) -> tuple[Step, float]:
@@ -213,10 +256,12 @@ def _time(request: Request, phases: PhaseLog, findings: Findings, device: Device
     calls = timing.calls_per_sample(timer, step, team)
     warmup = timing.warm_up(timer, step, calls, request.protocol, team)
     phases.enter("sampling")
-    before = compile_state()
+    before, retries = compile_state(), device.allocator_retries()
     samples = timing.take_samples(timer, step, calls, request.protocol, team)
     if compiled := compile_state().since(before):
         raise RuntimeError(f"the samples are no times of a call: {compiled} while they were taken")
+    if retries is not None:
+        findings.conditions["allocator_retries_while_sampling"] = (device.allocator_retries() or 0) - retries
     findings.add("time_s", samples.seconds, calls_per_sample=calls, note=samples.note())
     findings.measurements.extend(timer.measurements())
     findings.conditions.update(

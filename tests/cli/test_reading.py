@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.records import METRICS
+from bench.records import METRICS, RunState
+from bench.run.locks import run_lock
 from bench.store import Store
 from tests import factories
 from tests.cli.conftest import Bench, Filled
@@ -138,6 +139,40 @@ def test_export_and_import_bring_rows_over_once(bench: Bench, filled: Filled, tm
     assert json.loads(bench("db", "import", file, "--db", other, "--json").out)[0]["results_same"] == 4
     assert bench("db", "check", "--db", other).code == 0
     assert "schema already" in bench("db", "upgrade", "--db", other).out
+
+
+def test_show_alone_lists_the_latest_runs(bench: Bench, filled: Filled, tmp_path: Path) -> None:
+    said = bench("show", "--db", filled.path)
+    assert said.code == 0
+    for word in (filled.run.id, filled.run.suite, "nightly", "4/4", "finished"):
+        assert word in said.out, word
+    (run,) = json.loads(bench("show", "--db", filled.path, "--json").out)
+    assert (run["id"], run["rows"], run["planned_trials"], run["label"]) == (filled.run.id, 4, 4, "nightly")
+    Store.open(tmp_path / "empty.db").close()
+    assert "no runs yet" in bench("show", "--db", tmp_path / "empty.db").out
+
+
+def test_publish_writes_rows_and_summary_by_device_and_suite_and_they_can_be_imported(
+    bench: Bench, filled: Filled, tmp_path: Path
+) -> None:
+    folder = tmp_path / "published"
+    said = bench("db", "publish", "nightly", "-o", folder, "--db", filled.path)
+    assert said.code == 0, said.err
+    rows, summary = folder / "test-cpu" / f"{filled.run.suite}.jsonl.gz", folder / "test-cpu" / f"{filled.run.suite}.summary.json"
+    assert said.out.split() == [str(rows), str(summary)]
+    assert len(json.loads(summary.read_text())) == 4
+    assert "4 results are new" in bench("db", "import", rows, "--db", tmp_path / "other.db").out
+
+
+def test_a_run_that_is_being_measured_is_no_finding_of_check(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "live.db"
+    run = factories.run(state=RunState.RUNNING, finished_at=None)
+    with Store.open(path) as store:
+        store.add_run(run)
+    with run_lock(run.id, command="bench run"):
+        assert bench("db", "check", "--db", path).code == 0
+    said = bench("db", "check", "--db", path)
+    assert (said.code, f"bench run --resume {run.id}" in said.out) == (2, True)
 
 
 def test_a_damaged_file_is_refused_whole(bench: Bench, filled: Filled, tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.errors import StoreError
+from bench.records import Result
 from bench.store import Store
 from tests.cli.conftest import Bench
 
@@ -50,6 +52,33 @@ def test_a_dry_run_counts_what_is_not_measured_here_with_the_reason(bench: Bench
     said = bench("run", "attention", "--profile", "cpu", "--dry-run", "--device", "cpu", "--filter", "attention=eager,flash_attn2")
     assert "flash_attn2 runs on cuda, not on cpu" in said.out
     assert "get a row without being started" in said.out
+
+
+def test_a_case_that_is_not_started_costs_no_minutes(bench: Bench) -> None:
+    said = bench(
+        "run", "attention", "--profile", "cpu", "--dry-run", "--device", "cpu", "--filter", "attention=flash_attn2", "--json"
+    )
+    assert json.loads(said.out)["suites"][0]["estimated_s"] == 0
+
+
+def test_a_run_that_breaks_off_is_in_the_report_with_the_rows_that_it_has(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_result = Store.add_result
+    stored: list[str] = []
+
+    def breaks(self: Store, result: Result) -> bool:
+        if stored:
+            raise StoreError("the disk is full")
+        stored.append(result.id)
+        return add_result(self, result)
+
+    monkeypatch.setattr(Store, "add_result", breaks)
+    said = bench("run", "rms_norm", *SMALL, "--report", "r.html")
+    assert said.code == 2
+    assert "the disk is full" in said.err
+    assert "a report of what was measured before the error: r.html" in said.err
+    assert stored[0] in (tmp_path / "r.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import pytest
 
 from bench.machine import ConditionsSampler, find_device
-from bench.machine.gpu_readings import throttle_words
 from bench.machine.neighbours import ours, processes
+from bench.machine.throttling import reason_words
 from tests.machine.fake_nvml import Gpu
 
 Install = Callable[..., None]
@@ -107,6 +107,6 @@ def test_what_a_gpu_cannot_tell_is_absent_and_not_zero(gpus: Install) -> None:
 
 
 def test_throttle_bits_become_words_also_those_that_we_do_not_know() -> None:
-    assert throttle_words(0) == []
-    assert throttle_words(0x4 | 0x40) == ["sw_power_cap", "hw_thermal_slowdown"]
-    assert throttle_words(0x8000) == ["bit_0x8000"]
+    assert reason_words(0) == []
+    assert reason_words(0x4 | 0x40) == ["sw_power_cap", "hw_thermal_slowdown"]
+    assert reason_words(0x8000) == ["bit_0x8000"]

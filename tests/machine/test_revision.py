@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import bench
 from bench.errors import SelectionError
-from bench.machine import revision
+from bench.machine import harness_version, revision
 from bench.records import RevisionItem
 
 IDENTITY = ("-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false")
@@ -53,6 +54,59 @@ def test_plugins_of_the_same_repository_add_nothing_and_others_add_theirs(reposi
     assert items[1].diff_hash is not None
     alone.write_text("x = 2\n")
     assert revision((), plugins=[alone], root=repository)[1].diff_hash != items[1].diff_hash
+
+
+def test_a_plugin_counts_beside_what_is_under_test_and_where_git_ignores_it(repository: Path) -> None:
+    ignored = repository / "ignored" / "mine.py"
+    ignored.parent.mkdir(exist_ok=True)
+    for under_test, plugin in ((("click",), repository / "kernel.py"), (("click",), ignored), ((), ignored)):
+        plugin.write_text("x = 1\n")
+        before = revision(under_test, plugins=[plugin], root=repository)
+        plugin.write_text("x = 2\n")
+        after = revision(under_test, plugins=[plugin], root=repository)
+        assert before != after
+        assert [item.name for item in after] == [item.name for item in before]
+        assert after[-1].name == plugin.name
+
+
+def test_two_plugins_of_one_name_are_two_items(tmp_path: Path) -> None:
+    plugins = [tmp_path / folder / "mine.py" for folder in ("a", "b")]
+    for plugin in plugins:
+        plugin.parent.mkdir()
+        plugin.write_text(str(plugin))
+    assert [item.name for item in revision(("click",), plugins=plugins, root=tmp_path)] == ["click", "mine.py", "b/mine.py"]
+
+
+def test_the_harness_names_its_own_commit_and_tells_two_edits_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "stepbench" / "bench"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    monkeypatch.setattr("bench.__file__", str(package / "__init__.py"))
+    harness_version.cache_clear()
+
+    def version() -> str:
+        harness_version.cache_clear()
+        return harness_version()
+
+    try:
+        assert version() == bench.__version__, "installed, not from a clone"
+        git(package.parent, "init", "--quiet")
+        assert version() == bench.__version__, "inside a repository that does not hold it"
+        git(package.parent, "add", ".")
+        git(package.parent, "commit", "--quiet", "-m", "one")
+        commit = git(package.parent, "rev-parse", "HEAD")
+        assert version() == f"{bench.__version__}+g{commit[:12]}"
+        (package.parent / "README.md").write_text("words")
+        git(package.parent, "add", ".")
+        git(package.parent, "commit", "--quiet", "-m", "not the package")
+        assert version() == f"{bench.__version__}+g{commit[:12]}", "another commit, the same package"
+        (package / "__init__.py").write_text("x = 1")
+        first = version()
+        (package / "__init__.py").write_text("x = 2")
+        assert first.startswith(f"{bench.__version__}+g{commit[:12]}.dirty.")
+        assert version() != first
+    finally:
+        harness_version.cache_clear()
 
 
 def test_a_changed_an_added_and_an_untracked_file_make_it_dirty_each_with_a_hash_of_its_own(repository: Path) -> None:

@@ -70,7 +70,7 @@ def _result(run: Run, case: object, name: str, index: int, dice: random.Random, 
         "command": f"bench run suites/attention.yaml --profile cpu --filter attention={name} --filter seq_len={seq_len}"
         f" --filter pass={case.pass_}",
         "conditions": {"load_1min": {"min": 0.4, "median": 0.5 + index / 10, "max": 1.2}, "frequency_hz": 2.1e9,
-                       "memory_available_bytes": 2**33, "busy_processes": [], "overhead_bound": seq_len == 128},
+                       "memory_available_bytes": 2**33, "busy_processes": [], "launch_bound": seq_len == 128},
         "environment": factories.environment(**({"package:triton": "3.7.1"} if name != "flex" else {"package:triton": "3.7.0"})),
     }  # fmt: skip
     if ending:

@@ -13,6 +13,7 @@ from bench.errors import SelectionError, StoreError
 from bench.records import Status
 from bench.report import render_html
 from tests import factories
+from tests.report.gpu_sample import gpu_run
 
 
 def _store(path: Path) -> None:
@@ -73,3 +74,10 @@ def test_importing_the_report_and_the_api_imports_nothing_heavy() -> None:
     code = f"import sys, bench.api, bench.report; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_rows_that_only_show_the_machine_are_marked() -> None:
+    run, rows = gpu_run(trials=1)
+    frame = api.frame([run], rows)
+    assert set(frame[frame["canary"]]["workload"]) == {"matmul", "copy"}
+    assert set(frame[~frame["canary"]]["workload"]) == {"attention"}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.report import render_page
+from tests.report.gpu_sample import gpu_run
 from tests.report.hostile import hostile
 from tests.report.sample import everything
 
@@ -49,7 +50,10 @@ def browser() -> Iterator[sync_api.Browser]:
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     found = {}
-    for name, (runs, results) in {"plain": everything(trials=2), "hostile": hostile()}.items():
+    gpu, rows = gpu_run()
+    few, few_rows = gpu_run(sizes=(1024, 4096))
+    pages = {"plain": everything(trials=2), "hostile": hostile(), "gpu": ([gpu], rows), "few": ([few], few_rows)}
+    for name, (runs, results) in pages.items():
         found[name] = folder / f"{name}.html"
         found[name].write_text(render_page(runs, results, now="2026-01-02T04:00:00+00:00"), encoding="utf-8")
     return found
@@ -57,7 +61,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 800, 1440])
-@pytest.mark.parametrize("name", ["plain", "hostile"])
+@pytest.mark.parametrize("name", ["plain", "hostile", "gpu", "few"])
 def test_no_error_no_request_and_no_sideways_scrolling(
     browser: sync_api.Browser, files: dict[str, Path], name: str, width: int, scheme: str
 ) -> None:

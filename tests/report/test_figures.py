@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
 from bench.report import figures
+from bench.report.dots import dots
 from bench.report.layout import Facet, Section, sections
+from bench.report.roofline import Roof, rooflines
 from bench.report.summary import PEAK, TIME, summarize
+from tests.report.gpu_sample import gpu_run
 from tests.report.sample import everything
 
 
@@ -85,3 +89,51 @@ def test_lines_that_lie_on_each_other_are_named() -> None:
 def test_a_panel_without_a_value_is_no_empty_chart() -> None:
     facet = _section().facets[0]
     assert figures.panel(facet, ["flash_attn2"], TIME, swept="seq_len", chosen=figures.styles(facet.labels), prefix="p") is None
+
+
+def test_subjects_that_miss_the_same_share_a_line_of_the_strip() -> None:
+    facet = _section().facets[0]
+    cells = {key: cell for key, cell in facet.cells.items() if not (key[1] == 128 and key[0] in ("eager", "sdpa_math", "flex"))}
+    svg = _svg(dataclasses.replace(facet, cells=cells))
+    assert svg.count(">not run<") == 1
+
+
+def _few(sizes: tuple[int, ...]) -> Facet:
+    facet = _section().facets[1]
+    return dataclasses.replace(facet, xs=sizes, cells={key: cell for key, cell in facet.cells.items() if key[1] in sizes})
+
+
+def test_two_sizes_are_dots_with_their_numbers_and_statuses_as_words() -> None:
+    facet = _few((1024, 4096))
+    svg = dots(facet, ["eager", "sdpa_flash"], TIME, swept="seq_len", chosen=figures.styles(facet.labels), prefix="d1")
+    assert svg is not None
+    root = ElementTree.fromstring(svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1))
+    texts = ["".join(element.itertext()).strip() for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"eager", "sdpa_flash"} <= set(texts)
+    assert any(re.fullmatch(r"[\d.]+ [mµ]s → OOM", text) for text in texts)
+    assert not re.findall(r"#[0-9a-f]{6}", svg)
+
+
+def test_one_value_alone_is_no_chart() -> None:
+    facet = _few((1024,))
+    assert dots(facet, ["sdpa_flash"], TIME, swept=None, chosen=figures.styles(facet.labels), prefix="d") is None
+
+
+def test_a_roof_is_the_lower_of_memory_and_arithmetic() -> None:
+    roof = Roof(bytes_per_s=4e12, flops_per_s=800e12)
+    assert roof.ridge == 200.0
+    assert roof.at(100.0) == 400e12
+    assert roof.at(1000.0) == 800e12
+
+
+def test_a_roofline_names_its_subjects_and_where_its_roofs_come_from() -> None:
+    run, results = gpu_run()
+    (section,) = sections(run, summarize(run, results))
+    (figure,) = rooflines(section, figures.styles(section.labels), "s1")
+    assert figure.dtype == "bf16"
+    assert "copy of this run" in figure.sources
+    assert "H200 SXM data sheet" in figure.sources
+    for name in ("eager", "sdpa_flash", "flex", "1000 TFLOP/s"):
+        assert f">{name}<" in figure.svg
+    ids = re.findall(r'\bid="([^"]+)"', figure.svg)
+    assert len(ids) == len(set(ids))

@@ -31,6 +31,14 @@ def test_sizes_are_powers_of_two(value: float, text: str) -> None:
     assert units.size(value) == text
 
 
+def test_counts_have_no_unit_and_cycles_have_a_prefix() -> None:
+    assert units.in_unit(3.0, "count") == "3"
+    assert units.range_in_unit(0.0, 0.0, "count") == "0"
+    assert units.range_in_unit(2.0, 3.0, "count") == "2–3"
+    assert units.in_unit(518494.0, "cycle") == "518 kcycles"
+    assert units.range_in_unit(12.4e6, 12.5e6, "cycle") == "12.4–12.5 Mcycles"
+
+
 def test_a_range_prints_its_unit_once_and_a_narrow_one_as_one_number() -> None:
     assert units.scaled_range(0.9e-3, 1.31e-3, units.TIME) == "0.900–1.31 ms"
     assert units.scaled_range(1.2301e-3, 1.2302e-3, units.TIME) == "1.23 ms"

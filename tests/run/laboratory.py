@@ -89,6 +89,20 @@ BODIES = {
     + _RIGHT,
     "lies": _RIGHT,
     "needy": _RIGHT,
+    "compiles": """
+    import os, torch
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+    folder = cache_dir()
+    print("before", sum(len(files) for _, _, files in os.walk(folder)), flush=True)
+    compiled = torch.compile(lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(
+        q * 1.0 + 0.0, k, v, is_causal=spec.mask == "causal", scale=spec.scale, enable_gqa=spec.heads != spec.kv_heads
+    ))
+    def attention(q, k, v):
+        out = compiled(q, k, v)
+        print("after", sum(len(files) for _, _, files in os.walk(folder)), flush=True)
+        return out
+    return attention
+""",
     "whispers": """
     import os
     print("the word is", os.environ["BENCH_TEST_TOKEN"])

@@ -8,8 +8,9 @@ import pytest
 from bench.errors import StoreError
 from bench.machine import find_device
 from bench.machine.findings import Finding, Severity, ok
+from bench.records import RunState
 from bench.run import doctor
-from bench.run.locks import device_lock
+from bench.run.locks import device_lock, run_lock
 from bench.store import Store
 from tests.factories import run
 
@@ -30,8 +31,9 @@ def test_a_held_lock_says_for_whom_to_wait() -> None:
     assert free.severity is Severity.OK
 
 
-def test_a_lock_that_cannot_be_opened_is_a_problem(own_temporary_folder: Path) -> None:
-    (own_temporary_folder / "stepbench-locks").write_text("in the way")
+def test_a_lock_that_cannot_be_opened_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_LOCK_DIR", str(tmp_path / "locks"))
+    (tmp_path / "locks").write_text("in the way")
     (found,) = doctor.lock_findings(find_device("cpu"))
     assert found.severity is Severity.PROBLEM
 
@@ -46,6 +48,19 @@ def test_a_database_is_checked_and_one_that_is_none_is_a_problem(tmp_path: Path)
     path.write_bytes(b"this is no database at all" * 1000)
     broken = doctor.guarded("database", lambda: doctor.database_findings(str(path)))
     assert broken[-1].severity is Severity.PROBLEM
+
+
+def test_a_run_that_is_being_measured_is_no_damage_and_one_that_was_cut_off_is_told_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "bench.db"
+    made = run(state=RunState.RUNNING, finished_at=None)
+    with Store.open(path) as store:
+        store.add_run(made)
+    with run_lock(made.id, command="bench run a.yaml"):
+        alive = [found for found in doctor.database_findings(str(path)) if made.id in found.what]
+    assert [(found.severity, "is being measured" in found.what) for found in alive] == [(Severity.OK, True)]
+    (dead,) = (found for found in doctor.database_findings(str(path)) if made.id in found.what)
+    assert dead.severity is Severity.WARN
+    assert f"bench run --resume {made.id}" in (dead.advice or "")
 
 
 def test_an_area_that_cannot_be_examined_keeps_what_it_found() -> None:

@@ -19,7 +19,7 @@ from typing import IO
 import pytest
 
 from bench.errors import HarnessError, LockError, SelectionError, StoreError
-from bench.machine import Device, find_device
+from bench.machine import ConditionsSampler, Device, find_device
 from bench.processes import descendants
 from bench.records import RunState, Status, dump
 from bench.run import Progress, rerun, resume
@@ -93,6 +93,29 @@ def test_rows_are_stored_one_by_one_as_the_summary_and_the_progress_say(tmp_path
     assert len({row.environment.soft_hash for row in rows if row.status is Status.OK}) == 1
 
 
+def test_a_trial_thrown_away_for_heat_leaves_checks_proof_and_cold_compile_time_to_the_one_that_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = ConditionsSampler.summary
+    trials: list[int] = []
+
+    def hot_at_first(sampler: ConditionsSampler) -> dict[str, object]:
+        trials.append(1)
+        heat = {"throttle_share": {"hw_thermal_slowdown": 1.0}} if len(trials) == 1 else {}
+        return {**summary(sampler), **heat}
+
+    monkeypatch.setattr(ConditionsSampler, "summary", hot_at_first)
+    monkeypatch.setattr("bench.run.limits.PAUSES_S", (0.0,))
+    first, second = Laboratory(tmp_path, ["eager"], protocol=_TWO).run().results
+    assert first.conditions["discarded_trials"] == 1
+    assert {check.at for check in first.checks} >= {"small", "measured"}
+    assert first.proof is not None
+    assert first.measurement("compile_cold_s") is not None
+    assert {check.at for check in second.checks} == {"finite"}
+    assert second.measurement("compile_cold_s") is None
+    assert len(trials) == 3
+
+
 def test_a_run_of_which_no_row_is_ok_exits_with_3_and_needs_no_server(tmp_path: Path) -> None:
     began = time.monotonic()
     summary = Laboratory(tmp_path, ["flash_attn2", "sdpa_cudnn"]).run()
@@ -131,7 +154,7 @@ def test_a_signal_ends_the_trial_in_progress_without_a_row_and_resume_completes(
         output = _lines(process).read()
         assert process.wait(60) == 130, output
     assert _gone(own_temporary_folder)
-    assert [path.name for path in own_temporary_folder.iterdir()] == ["stepbench-locks"]
+    assert list(own_temporary_folder.iterdir()) == []
     with Store.open(tmp_path / "bench.db") as store:
         (run,) = store.runs()
         rows = store.results([run.id])
@@ -243,7 +266,7 @@ def test_our_own_failure_before_the_subject_takes_over_stops_the_run_as_broken_a
 
     def spoil_the_request(record: object) -> object:
         data = dump(record)
-        return {**data, "case": 7} if "rendezvous" in data else data
+        return {**data, "case": 7} if "cold_caches" in data else data
 
     monkeypatch.setattr("bench.run.worker.dump", spoil_the_request)
     with pytest.raises(HarnessError, match=r"our own code failed[\s\S]*files are kept in"):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
 from pathlib import Path
 
 import pytest
 
 from bench.errors import LockError
-from bench.run.locks import device_lock, lock_path
+from bench.run.locks import device_lock, lock_path, run_is_alive, run_lock
 
 _HOLD = (
     "import sys, time\n"
@@ -28,8 +28,7 @@ _HOLD = (
 @pytest.fixture(autouse=True)
 def _locks_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that somebody measures on this machine meanwhile must not make these tests wait, nor they it."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("BENCH_LOCK_DIR", str(tmp_path / "stepbench-locks"))
 
 
 def _holder(seconds: float) -> subprocess.Popen[bytes]:
@@ -80,13 +79,17 @@ def test_devices_do_not_wait_for_each_other() -> None:
 
 def test_a_child_process_does_not_keep_the_lock() -> None:
     with device_lock("cpu", run_id="1", command=""):
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
+        code = "import time; print('here', flush=True); time.sleep(60)"
+        child = subprocess.Popen([sys.executable, "-c", code], close_fds=False, stdout=subprocess.PIPE)
+        # The kernel closes what is to be closed a moment after the new program has taken over.
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"here\n"
     try:
         with device_lock("cpu", run_id="2", command="", wait=False) as held:
             assert held
     finally:
         child.kill()
-        child.wait()
+        child.communicate()
 
 
 def test_the_lock_file_may_be_written_by_every_user_and_its_folder_is_sticky() -> None:
@@ -110,3 +113,45 @@ def test_a_lock_file_that_is_a_link_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LockError), device_lock("cpu", run_id="1", command=""):
         pass
     assert victim.read_text() == "mine"
+
+
+def test_locks_lie_where_all_users_write_whatever_tmpdir_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BENCH_LOCK_DIR")
+    before = lock_path("cpu")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert lock_path("cpu") == before
+    assert before.parent.parent.stat().st_mode & 0o1002 == 0o1002
+    closed, shared = tmp_path / "closed", tmp_path / "shared"
+    for folder, mode in ((closed, 0o755), (shared, 0o1777)):
+        folder.mkdir()
+        folder.chmod(mode)
+    monkeypatch.setattr("bench.run.locks._PLACES", (str(tmp_path / "absent"), str(closed), str(shared)))
+    assert lock_path("cpu") == shared / "stepbench-locks" / "cpu.lock"
+
+
+def test_a_run_is_one_process_at_a_time_on_whatever_device_and_its_lock_leaves_no_file() -> None:
+    assert not run_is_alive("run-1")
+    with run_lock("run-1", command="bench run a.yaml") as held:
+        assert held
+        assert run_is_alive("run-1")
+        with pytest.raises(LockError, match=r"a\.yaml"), run_lock("run-1", command="", wait=False):
+            pass
+        with run_lock("run-2", command="", wait=False) as other:
+            assert other
+    assert not run_is_alive("run-1")
+    assert list(lock_path("x").parent.iterdir()) == []
+
+
+def test_who_waits_for_a_run_gets_it_though_its_holder_removes_the_lock_file() -> None:
+    order: list[str] = []
+    with contextlib.ExitStack() as first:
+        first.enter_context(run_lock("run-1", command=""))
+
+        def let_go(_text: str) -> None:
+            order.append("waits")
+            first.close()
+
+        with run_lock("run-1", command="", waiting=let_go) as held:
+            order.append(f"holds {held}")
+            assert run_is_alive("run-1")
+    assert order == ["waits", "holds True"]

@@ -429,3 +429,16 @@ def test_data_of_an_implementation_that_is_gone_is_a_suite_error(load: Load, cat
     data["subjects"] = {"attention": ["was_here"]}
     with pytest.raises(SuiteError, match=r"^subjects\.attention\[0\]: unknown implementation 'was_here'"):
         suite_from_data(data, catalogue)
+
+
+def test_a_setting_that_no_case_uses_is_an_error_that_names_it_and_its_owner(load: Load) -> None:
+    with pytest.raises(SuiteError) as caught:
+        load(sets=("window=64",))
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.key) == ("--set", "window")
+    assert "no case of this suite uses window: it belongs to mask=sliding_window alone" in problem.message
+
+
+def test_the_same_setting_is_right_where_a_case_uses_it_and_no_mistake_in_a_file(load: Load) -> None:
+    assert load(sets=("window=64", "mask=sliding_window,causal")).sweep["window"] == (64,)
+    assert load(sweep={**PLAIN["sweep"], "window": [64]}).sweep["window"] == (64,)

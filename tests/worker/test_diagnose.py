@@ -35,22 +35,24 @@ def test_a_cpu_is_timed_by_us_and_by_torch_in_every_round() -> None:
     found = diagnose.compare(request_of(), rounds=3)
     assert {name: len(values) for name, values in found["seconds"].items()} == {"wall": 3, "torch_timer": 3}
     assert all(value > 0 for values in found["seconds"].values() for value in values)
+    assert found["clocks_hz"] == {"wall": [None] * 3, "torch_timer": [None] * 3}
     assert (found["failed"], found["fault"]) == ({}, None)
 
 
 def test_a_timer_that_fails_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
-    def breaks() -> float:
+    def breaks() -> diagnose.Reading:
         calls.append("broken")
         raise RuntimeError("no kernels")
 
     def makers(*_: Any) -> dict[str, diagnose.Maker]:
-        return {"good": lambda: lambda: 1.0, "absent": lambda: 1 / 0, "broken": lambda: breaks}  # type: ignore[dict-item,return-value]
+        return {"good": lambda: lambda: diagnose.Reading(1.0, 2e9), "absent": lambda: 1 / 0, "broken": lambda: breaks}  # type: ignore[dict-item,return-value]
 
     monkeypatch.setattr(diagnose, "makers", makers)
     found = diagnose.compare(request_of(), rounds=4)
     assert found["seconds"] == {"good": [1.0] * 4}
+    assert found["clocks_hz"] == {"good": [2e9] * 4}
     assert found["failed"]["broken"] == "RuntimeError: no kernels"
     assert "ZeroDivisionError" in found["failed"]["absent"]
     assert calls == ["broken"]

@@ -22,7 +22,7 @@ def test_a_subject_that_says_it_is_absent_is_unavailable_in_its_own_words() -> N
     assert (failure.status, failure.reason, failure.traceback) == (Status.UNAVAILABLE, "needs a newer driver", None)
 
 
-def test_a_failed_import_is_unavailable_only_while_the_subject_is_built() -> None:
+def test_a_failed_import_is_unavailable_only_while_the_subject_comes_up() -> None:
     error = ImportError("libcudart.so.12: cannot open shared object file")
     assert status_of(error, building=True).status is Status.UNAVAILABLE
     assert "libcudart" in status_of(error, building=True).reason
@@ -40,6 +40,51 @@ def test_of_a_long_message_only_what_refuses_is_the_reason() -> None:
     text = "wrapped\n  Hint: advice\n raised NotImplementedError('does not do this.') \nmore"
     assert status_of(RuntimeError(text), refuses=("does not do",)).reason == "does not do this."
     assert status_of(RuntimeError("flash: does not do"), refuses=("not do",)).reason == "flash: does not do"
+
+
+class Observed(RuntimeError):
+    """As torch._dynamo.exc makes them: what was raised exists in its message only."""
+
+    __module__ = "torch._dynamo.exc"
+
+
+SENTENCE = "FlexAttention does not support backward on CPU. Please set the input requires_grad to False or use another device."
+
+
+def observed(raised: str) -> Observed:
+    return Observed(
+        "Observed exception\n  Explanation: Dynamo found no exception handler at the top-level compiled function\n"
+        f"  Hint: Your code may result in an error when running in eager.\n\n  Developer debug context: raised exception {raised}\n\n"
+        ' For more details about this graph break, please visit: https://example.org\n\nfrom user code:\n   File "flex.py", line 1\n'
+    )
+
+
+@pytest.mark.parametrize("refuses", [(), ("FlexAttention does not support backward on CPU",), ("Observed exception",)])
+@pytest.mark.parametrize(
+    "raised", [f"NotImplementedError('{SENTENCE}')", f"NotImplementedError([ConstantVariable(str: '{SENTENCE}')])"]
+)
+def test_what_a_compiler_only_tells_is_given_in_the_librarys_words(raised: str, refuses: tuple[str, ...]) -> None:
+    failure = status_of(observed(raised), refuses=refuses)
+    assert (failure.status, failure.reason, failure.error_type) == (Status.UNSUPPORTED, SENTENCE, "NotImplementedError")
+
+
+def test_other_exceptions_in_traced_code_fail_in_their_own_words() -> None:
+    failure = status_of(observed("ValueError('q and k differ')"))
+    assert (failure.status, failure.reason) == (Status.FAILED, "ValueError: q and k differ")
+    assert failure.traceback is not None
+    assert "Developer debug context" in failure.traceback
+    assert status_of(observed("ValueError('q and k differ')"), refuses=("and k differ",)).status is Status.UNSUPPORTED
+
+
+def test_the_innermost_words_that_refuse_are_the_reason() -> None:
+    try:
+        try:
+            raise ValueError("No working C++ compiler found")
+        except ValueError as inner:
+            raise RuntimeError("backend='inductor' raised: No working C++ compiler, set TORCHDYNAMO_VERBOSE=1") from inner
+    except RuntimeError as error:
+        failure = classify(error, refuses=(r"No working C\+\+ compiler",), building=False)
+    assert failure.reason == "No working C++ compiler found"
 
 
 def test_a_refusal_that_a_compiler_wrapped_is_found_in_the_chain() -> None:

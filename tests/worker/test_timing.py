@@ -97,6 +97,18 @@ def test_a_slow_call_ends_with_the_time_and_says_that_it_has_few_samples() -> No
 
 def test_there_are_never_fewer_than_three_samples() -> None:
     assert len(sample(constant(100.0), max_sampling_s=3.0).seconds) == 3
+    assert len(sample(constant(100.0), min_samples=2, min_sampling_s=0.0).seconds) == 3
+
+
+def test_unless_the_protocol_allows_no_three() -> None:
+    assert len(sample(constant(1.0), min_samples=1, max_samples=1).seconds) == 1
+
+
+def test_a_note_on_few_samples_names_what_really_ended_sampling() -> None:
+    by_count = sample(noisy(0.001, 0.5), min_samples=5, max_samples=5)
+    assert by_count.note() == "n = 5 < 30: the protocol allows no more"
+    by_noise = sample(constant(0.1), min_samples=5, min_sampling_s=0.0)
+    assert by_noise.note() == "n = 5 < 30: the protocol asks for no more, and the noise was below its target"
 
 
 def test_the_number_of_samples_has_a_limit() -> None:
@@ -150,6 +162,32 @@ def test_short_calls_are_put_back_to_back(seconds: float, calls: int) -> None:
 
 def test_calls_are_not_put_back_to_back_when_caches_are_flushed_before_each() -> None:
     assert timing.calls_per_sample(FakeTimer(constant(1e-6), batches=False), Nothing(), Alone()) == 1
+
+
+class OtherRank:
+    """Rank 1 of two: hears what rank 0 decides, whatever it measured itself."""
+
+    rank = 1
+    size = 2
+
+    def __init__(self, answers: Iterable[int]) -> None:
+        self._answers = iter(answers)
+
+    def barrier(self) -> None:
+        return
+
+    def agree(self, value: int) -> int:
+        return next(self._answers)
+
+
+def test_ranks_make_the_same_calls_before_they_have_agreed_on_how_many() -> None:
+    """This rank is fast, rank 0 slow: it ends after one call, as rank 0 does, for a second might wait for rank 0 for ever."""
+    timer = FakeTimer(constant(1e-6))
+    assert timing.calls_per_sample(timer, Nothing(), OtherRank([1, 1])) == 1
+    assert timer.taken == 1
+    slow = FakeTimer(constant(1.0))
+    assert timing.calls_per_sample(slow, Nothing(), OtherRank([0, 0, 0, 0, 8])) == 8
+    assert slow.taken == 5
 
 
 class Ticking:

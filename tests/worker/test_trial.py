@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.errors import HarnessError
 from bench.records import Pass, Protocol, Request, Status, dump
+from bench.worker import trial
+from bench.worker.device_cpu import CpuSide
+from bench.worker.device_cuda import require_same
 from bench.worker.phases import PHASES
 from bench.worker.trial import run_trial
 from tests.worker.trials import answer, attention, only, plugin, rms_norm
@@ -147,6 +151,12 @@ REFUSING = {
     "other_device": ("    return right", "devices=['cuda']", Status.UNSUPPORTED, "import"),
     "other_dtype": ("    return right", "dtypes=['bf16']", Status.UNSUPPORTED, "import"),
     "other_pass": ("    return right", "passes=['backward']", Status.UNSUPPORTED, "import"),
+    "absent_at_the_first_call": (
+        "    def f(q, k, v):\n        import no_such_package\n    return f",
+        "",
+        Status.UNAVAILABLE,
+        "first_call",
+    ),
     "words": (
         "    def f(q, k, v):\n        raise RuntimeError('CUSTOM: head_dim must be 7')\n    return f",
         "refuses=['head_dim must be']",
@@ -183,6 +193,138 @@ def test_a_subject_that_takes_all_memory_is_oom_and_the_limit_is_lifted_again(tm
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
+SPYING = """    import json, pathlib, weakref
+    log, seen, alive = pathlib.Path({log!r}), pathlib.Path({seen!r}), []
+    def attention(q, k, v):
+        phase = json.loads(log.read_text().splitlines()[-1])["phase"]
+        with seen.open("a") as file:
+            print(phase, sum(ref() is not None for ref in alive), file=file)
+        {then}
+        out = right(q, k, v)
+        alive.append(weakref.ref(out.untyped_storage()))
+        return out
+    return attention"""
+
+
+def spying(directory: Path, name: str, then: str = "") -> Path:
+    """A plug-in that writes down the phase of each call and how many of its outputs still live, and does `then`."""
+    body = SPYING.format(log=str(directory / "phases.jsonl"), seen=str(directory / "seen"), then=then or "pass")
+    return plugin(directory, name, body)
+
+
+@pytest.mark.parametrize("pass_", Pass)
+def test_no_pass_beside_the_timing_holds_two_of_the_subjects_outputs(tmp_path: Path, pass_: Pass) -> None:
+    reply = answer(tmp_path, attention("spied", pass_=pass_), plugins=(spying(tmp_path, "spied"),))
+    assert reply.status is Status.OK, reply.reason
+    seen = [line.split() for line in (tmp_path / "seen").read_text().splitlines()]
+    beside = {(phase, int(alive)) for phase, alive in seen if phase in ("check", "memory", "saved", "measured_check", "proof")}
+    assert {alive for _, alive in beside} == {0}
+    assert {"memory", "measured_check", "proof"} <= {phase for phase, _ in beside}
+
+
+OUT_OF = "if phase == {phase!r}: raise torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 8.00 GiB')"
+
+
+@pytest.mark.parametrize("phase", ["memory", "saved", "measured_check", "proof"])
+def test_what_only_we_need_and_does_not_fit_leaves_the_times(tmp_path: Path, phase: str) -> None:
+    path = spying(tmp_path, "large", OUT_OF.format(phase=phase))
+    reply = answer(tmp_path, attention("large", pass_=Pass.FORWARD_BACKWARD), plugins=(path,))
+    assert (reply.status, reply.reason) == (Status.OK, None)
+    assert only(reply, "time_s").samples
+    why = "out of memory: OutOfMemoryError: CUDA out of memory. Tried to allocate 8.00 GiB"
+    assert reply.conditions["not_done"] == {phase: why}
+    assert reply.proof is not None
+    assert reply.proof.verdict == ("unknown" if phase == "proof" else "not_declared")
+    metrics = {m.metric for m in reply.measurements}
+    assert ("peak_bytes" in metrics) == (phase != "memory")
+    assert ("saved_bytes" in metrics) == (phase != "saved")
+    assert ("measured" in {check.at for check in reply.checks}) == (phase != "measured_check")
+    assert phases(tmp_path) == list(PHASES)
+
+
+def test_a_whole_trial_says_nothing_of_what_was_not_done(tmp_path: Path) -> None:
+    assert "not_done" not in answer(tmp_path, attention("sdpa_flash")).conditions
+
+
+@pytest.mark.parametrize("phase", ["first_call", "check", "sampling"])
+def test_what_the_subject_itself_cannot_hold_is_oom(tmp_path: Path, phase: str) -> None:
+    reply = answer(tmp_path, attention("large"), plugins=(spying(tmp_path, "large", OUT_OF.format(phase=phase)),))
+    assert (reply.status, reply.phase) == (Status.OOM, phase)
+    assert reply.measurements == ()
+
+
+def test_wrong_numbers_are_wrong_even_where_the_rest_of_the_check_did_not_fit(tmp_path: Path) -> None:
+    then = (
+        "if phase == 'measured_check':\n"
+        "            alive.append(lambda: None)\n"
+        "            if len([ref for ref in alive if not isinstance(ref, weakref.ref)]) > 1: raise MemoryError\n"
+        "            return right(q, k, v) * float('nan')"
+    )
+    case = attention("nan_then_oom", pass_=Pass.FORWARD_BACKWARD)
+    reply = answer(tmp_path, case, plugins=(spying(tmp_path, "nan_then_oom", then),))
+    assert (reply.status, reply.measurements) == (Status.INCORRECT, ())
+    assert "not finite at the measured shape" in str(reply.reason)
+
+
+def test_the_outer_gradient_lies_in_memory_as_the_output_does(tmp_path: Path) -> None:
+    body = (
+        "    class Spy(torch.autograd.Function):\n"
+        "        @staticmethod\n        def forward(ctx, x):\n            ctx.strides = x.stride()\n            return x.view_as(x)\n"
+        "        @staticmethod\n        def backward(ctx, g):\n"
+        "            if g.stride() != ctx.strides: raise ValueError(f'{g.stride()} for {ctx.strides}')\n            return g\n"
+        "    return lambda q, k, v: Spy.apply(right(q, k, v))"
+    )
+    for pass_ in (Pass.BACKWARD, Pass.FORWARD_BACKWARD):
+        reply = answer(tmp_path, attention("spy", pass_=pass_), plugins=(plugin(tmp_path, "spy", body),))
+        assert reply.status is Status.OK, reply.reason
+
+
+def test_tf32_is_no_dtype_of_a_cpu(tmp_path: Path) -> None:
+    reply = answer(tmp_path, attention("eager", dtype="tf32"))
+    assert (reply.status, reply.phase) == (Status.UNSUPPORTED, "device_init")
+    assert "tf32" in str(reply.reason)
+
+
+def test_several_gpus_are_refused_as_a_row(tmp_path: Path) -> None:
+    reply = answer(tmp_path, attention("eager", device="cuda", timer="events", world_size=2))
+    assert (reply.status, reply.reason) == (Status.UNSUPPORTED, "several GPUs in one trial are not supported yet")
+
+
+class FakeGpu(CpuSide):
+    """A CPU that stands for a GPU: it may be another one than was locked, and its allocator retries once between two looks."""
+
+    def __init__(self, *, wrong: bool = False) -> None:
+        super().__init__(1, "fp32", times=True)
+        self._wrong = wrong
+        self._retries = 0
+
+    def initialise(self) -> None:
+        super().initialise()
+        if self._wrong:
+            require_same("GPU-aaaa", "bbbb", "cuda:0")
+
+    def allocator_retries(self) -> int:
+        self._retries += 1
+        return self._retries
+
+
+def test_another_gpu_than_the_locked_one_stops_the_run_and_makes_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "open_device", lambda request: FakeGpu(wrong=True))
+    with pytest.raises(HarnessError, match=r"cuda:0 is GPU-bbbb here, but the run has locked GPU-aaaa"):
+        answer(tmp_path, attention("eager"))
+    assert not (tmp_path / "reply.json").exists()
+
+
+def test_the_locked_gpu_is_known_by_its_uuid_however_it_is_written() -> None:
+    require_same("GPU-1a2b3c4d-AAAA", "1a2b3c4d-aaaa", "cuda:0")
+    require_same("MIG-1a2b", "ffff", "cuda:0")
+
+
+def test_retries_of_the_allocator_while_samples_were_taken_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "open_device", lambda request: FakeGpu())
+    assert answer(tmp_path, attention("eager")).conditions["allocator_retries_while_sampling"] == 1
+
+
 def test_what_cannot_be_read_before_the_hand_over_is_our_own_error(tmp_path: Path) -> None:
     (tmp_path / "request.json").write_text("{}")
     with pytest.raises(ValueError, match="case"):
@@ -204,6 +346,23 @@ def test_a_plugin_that_cannot_be_imported_is_the_subjects_fault(tmp_path: Path) 
     ("name", "body", "status"),
     [
         ("in_step", "    return right", Status.OK),
+        (
+            # Rank 0 is slow only where nobody waits for it: the ranks measure different times of one call.
+            "collective",
+            "    import os, time\n    import torch.distributed as dist\n"
+            "    def attention(q, k, v):\n        dist.all_reduce(torch.ones(1))\n"
+            "        time.sleep(0.005 if os.environ['RANK'] == '0' else 0.0)\n        return right(q, k, v)\n    return attention",
+            Status.OK,
+        ),
+        (
+            # Rank 1 skips a collective: nothing of ours may be taken for what rank 0 waits for.
+            "out_of_step",
+            "    import os\n    import torch.distributed as dist\n    calls = []\n"
+            "    def attention(q, k, v):\n        calls.append(1)\n"
+            "        if os.environ['RANK'] == '1' and len(calls) == 12:\n            raise ValueError('rank one only')\n"
+            "        dist.all_reduce(torch.ones(1))\n        return right(q, k, v)\n    return attention",
+            Status.FAILED,
+        ),
         (
             "one_raises",
             "    import os\n    if os.environ['RANK'] == '1':\n        raise ValueError('rank one only')\n    return right",
@@ -231,7 +390,7 @@ def test_two_ranks_take_the_same_samples_and_each_replies(tmp_path: Path, name: 
     else:
         assert replies[1]["reason"] == "ValueError: rank one only"
         assert replies[0]["status"] == "failed"
-        assert replies[0]["error_type"].endswith("PeerLostError")
+        assert replies[0]["error_type"].endswith("PeerLostError") or name == "out_of_step"
     assert phases_of_rank(tmp_path, 1)[-1] == "replied"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -106,10 +108,43 @@ def dropped(of: AttentionSpec, rate: float, scale: float, *, redraw: bool = True
 def test_dropout_is_known_by_its_rate_its_scale_and_its_randomness(
     rate: float, scale: float, redraw: bool, wrong: set[str]
 ) -> None:
-    of = spec(dropout=0.2, head_dim=64, seq_len=64, kv_len=64)
+    of = spec(dropout=0.2, head_dim=64, seq_len=64, kv_len=64, training=False)
     checks = WORKLOAD.property_checks(of, lambda part: dropped(part, rate, scale, redraw=redraw), "cpu", torch.Generator())
     assert {check.tensor for check in checks if not check.passed} == wrong
     assert len(checks) == 3
+
+
+class DropsOthersBackward(torch.autograd.Function):
+    """P dropped times V, whose backward drops other weights of P: the mistake of a kernel that draws anew instead of again."""
+
+    @staticmethod
+    def forward(ctx: Any, p: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(p)
+        return p @ v
+
+    @staticmethod
+    def backward(ctx: Any, *outer: torch.Tensor) -> tuple[None, torch.Tensor]:
+        (p,) = ctx.saved_tensors
+        return None, p.roll(1, dims=-2).transpose(-1, -2) @ outer[0]
+
+
+@pytest.mark.parametrize(("fault", "wrong"), [("none", set()), ("other weights", {"dropout_grad_v"}), ("cut", {"dropout_grad_v"})])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_the_gradient_of_v_is_that_of_the_weights_that_the_forward_left(dtype: str, fault: str, wrong: set[str]) -> None:
+    def bind(part: AttentionSpec) -> Bound:
+        def forward(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            p = weights(part, inputs["q"], inputs["k"])
+            p = torch.nn.functional.dropout(p, part.dropout)
+            v = inputs["v"].repeat_interleave(part.heads // part.kv_heads, 1)
+            out = DropsOthersBackward.apply(p, v) if fault == "other weights" else p @ v
+            return {"out": out.detach() if fault == "cut" else out}
+
+        return Bound(forward)
+
+    of = spec(dropout=0.2, head_dim=64, seq_len=64, kv_len=64, dtype=dtype)
+    checks = WORKLOAD.property_checks(of, bind, "cpu", torch.Generator())
+    assert len(checks) == 4
+    assert {check.tensor for check in checks if not check.passed} == wrong
 
 
 def test_random_outputs_have_no_slice_to_compare() -> None:

@@ -60,7 +60,7 @@ def test_it_measures_or_says_why_not(tmp_path: Path, workload: str, name: str, d
         assert missing[0] in str(reply.reason)
     elif (name, pass_) in CANNOT:
         assert reply.status is Status.UNSUPPORTED, reply.traceback
-        assert CANNOT[name, pass_] in str(reply.reason)
+        assert str(reply.reason).startswith(CANNOT[name, pass_])
     else:
         assert reply.status is Status.OK, f"{reply.reason}\n{reply.traceback}"
         assert reply.proof is not None
@@ -80,7 +80,7 @@ def test_all_eight_attention_kernels_and_both_norms_are_there() -> None:
 def test_dropout_is_checked_where_it_is_supported(tmp_path: Path, name: str) -> None:
     reply = answer(tmp_path, attention(name, params={"dropout": 0.25}, pass_=Pass.FORWARD_BACKWARD))
     assert reply.status is Status.OK, reply.reason
-    assert {"dropout_rate", "dropout_scale", "dropout_redrawn"} <= {check.tensor for check in reply.checks}
+    assert {"dropout_rate", "dropout_scale", "dropout_redrawn", "dropout_grad_v"} <= {check.tensor for check in reply.checks}
 
 
 def test_dropout_is_refused_in_the_librarys_words_where_it_is_not(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@
       tools.append(button);
     }
     tools.append(shown);
-    tools.hidden = false;
+    tools.hidden = bodies.length < 4;
     search.value = state.get(key + ".q") || "";
     search.addEventListener("input", () => { remember(key + ".q", search.value); apply(); });
 

@@ -7,13 +7,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from bench.machine import python
 from bench.records import Case, Protocol, Request, dump
 from bench.run.selftest.session import SEED, NotMeasured, Session
 
@@ -27,6 +27,8 @@ class Comparison:
 
     seconds: Mapping[str, tuple[float, ...]]
     failed: Mapping[str, str]
+    clocks_hz: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """Timer to the SM clock of each round; None where it could not be read, nothing on a CPU."""
 
     def rounds(self, timer: str) -> tuple[float, ...]:
         """Raises NotMeasured where that timer gave nothing, or failed on the way."""
@@ -57,7 +59,7 @@ class Comparisons:
         with (self._folder / "log").open("wb") as log:
             # A session of its own: Ctrl-C is for us, and all that it starts (compilers) can be ended with it.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "bench.worker.diagnose"],
+                python("-m", "bench.worker.diagnose"),
                 env=self._session.environment(next(iter(self._cases.values()))),
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -93,6 +95,7 @@ class Comparisons:
                     threads=1,
                     plugins=self._session.plugins,
                     device_index=self._session.device.index,
+                    device_uuid=self._session.device.uuid,
                 )
             )
             for name, case in self._cases.items()
@@ -120,7 +123,8 @@ class Comparisons:
         found = json.loads(path.read_text())
         if found["fault"]:
             raise NotMeasured(str(found["fault"]))
-        return Comparison({timer: tuple(values) for timer, values in found["seconds"].items()}, found["failed"])
+        seconds, clocks_hz = ({timer: tuple(values) for timer, values in found[name].items()} for name in ("seconds", "clocks_hz"))
+        return Comparison(seconds, found["failed"], clocks_hz)
 
     def _ended(self) -> bool:
         """Without reaping it: its number must stay its own until the group is ended."""

@@ -18,6 +18,7 @@ SPIN_WITHIN_S = 3e-6
 SPIN_WITHIN = 0.005
 AGREE_ABOVE_S = 200e-6
 RATIO_WITHIN = 0.01
+CLOCKS_DIFFER = 0.01
 
 
 class Verdict(StrEnum):
@@ -46,13 +47,16 @@ class Judgement:
     """Always with `cannot_tell`; with a miss where more is to be said."""
     beside: Mapping[str, float] = field(default_factory=dict)
     """Further numbers in SI units, named with their units."""
+    decided_elsewhere: bool = False
+    """Another line decides what this one cannot tell: it does not count for the exit code."""
 
 
 def exit_code(judgements: Sequence[Judgement]) -> int:
     """0 all within · 1 a miss · 3 something, or everything, could not be judged."""
     if any(line.verdict is Verdict.MISS for line in judgements):
         return 1
-    return 0 if judgements and all(line.verdict is Verdict.PASS for line in judgements) else 3
+    deciding = [line for line in judgements if not line.decided_elsewhere]
+    return 0 if deciding and all(line.verdict is Verdict.PASS for line in deciding) else 3
 
 
 def cannot_tell(part: str, what: str, reason: str) -> Judgement:
@@ -153,6 +157,47 @@ def agreement(
         tolerance=f"± {within:.0%}" if allowed == within else f"± {granted_s * 1e6:g} µs",
         beside={"ours_s": own_s, "theirs_s": other_s, "rounds": float(len(ratios))},
     )
+
+
+def agreement_in_cycles(
+    line: Judgement,
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    ours_hz: Sequence[float | None],
+    theirs_hz: Sequence[float | None],
+    *,
+    within: float,
+) -> tuple[Judgement, Judgement]:
+    """The line of `agreement` in time as it stands beside clocks, and a second one in cycles (time x SM clock, per round).
+
+    Time decides. Only where it misses and the clocks of the two sides differ by more than 1 % do cycles: a timer that keeps a
+    power-capped GPU busier slows it down, and both timers are right. A call bound by memory does not follow the clock, so its cycles
+    may differ where its time agrees.
+    """
+    what = f"{line.what}, in cycles"
+    rounds = [
+        (own * own_hz, other * other_hz, own_hz, other_hz)
+        for own, other, own_hz, other_hz in zip(ours, theirs, ours_hz, theirs_hz, strict=False)
+        if own_hz and other_hz
+    ]
+    if not rounds:
+        reason = "the SM clock could not be read on both sides"
+        return line, dataclasses.replace(cannot_tell(line.part, what, reason), decided_elsewhere=True)
+    own_cycles, other_cycles, own_hz, other_hz = (list(column) for column in zip(*rounds, strict=True))
+    clocks = {"ours_hz": median(own_hz), "theirs_hz": median(other_hz)}
+    ratio = median([after / before for before, after in zip(own_hz, other_hz, strict=True)])
+    cycles = dataclasses.replace(
+        agreement(line.part, what, own_cycles, other_cycles, within=within),
+        beside={"ours_cycles": median(own_cycles), "theirs_cycles": median(other_cycles), "rounds": float(len(rounds))},
+    )
+    line = dataclasses.replace(line, beside={**line.beside, **clocks})
+    if line.verdict is Verdict.MISS and abs(ratio - 1.0) > CLOCKS_DIFFER:
+        reason = f"clocks differ ({clocks['theirs_hz'] / 1e9:.2f} against {clocks['ours_hz'] / 1e9:.2f} GHz); cycles decide"
+        return dataclasses.replace(line, verdict=Verdict.CANNOT_TELL, reason=reason, decided_elsewhere=True), cycles
+    if cycles.verdict is Verdict.MISS:
+        reason = "the time decides: it does not follow the clock here"
+        cycles = dataclasses.replace(cycles, verdict=Verdict.CANNOT_TELL, reason=reason, decided_elsewhere=True)
+    return line, cycles
 
 
 def spread(part: str, what: str, trials: Sequence[Sequence[float]], limit: float) -> Judgement:

@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
+from bench.machine.throttling import FORBIDDING
 from bench.records import Case, Protocol
 from bench.run.selftest.judgement import Judgement, Verdict, cannot_tell, exact, excused, slow_down, spin, spread
 from bench.run.selftest.session import NotMeasured, Reading, Session
@@ -55,7 +56,7 @@ def _gpu_disturbance(readings: Sequence[Reading]) -> str | None:
         if others:
             return f"others computed on the GPU: {others}"
         shares = reading.conditions.get("throttle_share") or {}
-        held = [reason for reason in shares if "thermal" in reason or reason.startswith("hw_")]
+        held = [reason for reason in FORBIDDING if shares.get(reason)]
         if held:
             return f"the GPU held its clocks back: {', '.join(held)}"
     return None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from bench.records import Case, Protocol
 from bench.run.selftest.comparison import Comparison, Comparisons
-from bench.run.selftest.judgement import Judgement, agreement, at_most, cannot_tell
+from bench.run.selftest.judgement import Judgement, agreement, agreement_in_cycles, at_most, cannot_tell
 from bench.run.selftest.parts import SLOW_DOWNS, SpreadOf, settled, slow_downs, spreads
 from bench.run.selftest.session import NotMeasured, Session
 from bench.stats import median
@@ -114,16 +114,18 @@ def compared(session: Session, running: Comparisons) -> Iterator[Judgement]:
 
 
 def compared_case(name: str, found: Comparison) -> Iterator[Judgement]:
-    """One line a timer."""
+    """Two lines a timer: in time, and in cycles."""
     for timer, words in OTHER_TIMERS.items():
         what = f"{name}: {words}"
+        own = "events_at_their_flush" if timer == "do_bench" else "events"
         try:
-            ours = found.rounds("events_at_their_flush" if timer == "do_bench" else "events")
-            theirs = found.rounds(timer)
+            ours, theirs = found.rounds(own), found.rounds(timer)
         except NotMeasured as error:
             yield cannot_tell("other timers", what, str(error))
             continue
-        yield agreement("other timers", what, ours, theirs, within=COMPARED_WITHIN, within_s=COMPARED_WITHIN_S)
+        line = agreement("other timers", what, ours, theirs, within=COMPARED_WITHIN, within_s=COMPARED_WITHIN_S)
+        clocks = [found.clocks_hz.get(arm, (None,) * len(ours)) for arm in (own, timer)]
+        yield from agreement_in_cycles(line, ours, theirs, *clocks, within=COMPARED_WITHIN)
 
 
 def spread(session: Session) -> Iterator[Judgement]:

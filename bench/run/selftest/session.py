@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from bench.catalogue import load_catalogue
 from bench.machine import Device
 from bench.processes import adopting_orphans
 from bench.records import Case, Json, Pass, Protocol, Scalar, Status, Trial
+from bench.run.folders import RunFolder
 from bench.run.interrupt import stop_requests
 from bench.run.locks import device_lock
 from bench.run.worker import Worker
@@ -107,6 +106,7 @@ class Session:
         if measured is None:
             raise KeyboardInterrupt
         reply = measured.answer.reply
+        self._worker.keep(trial, reply)
         if reply.status is not Status.OK:
             raise NotMeasured(f"{case.subject_label} is {reply.status}: {reply.reason}")
         values = {m.metric: m.samples for m in reply.measurements if m.scope == "trial"}
@@ -131,10 +131,10 @@ def open_session(device: Device, *, budget_s: float, wait: bool, notice: Callabl
         with lock as held:
             if not held:
                 raise KeyboardInterrupt
-            folder = Path(tempfile.mkdtemp(prefix="stepbench-selftest-"))
-            session = Session(device, folder, deadline=time.monotonic() + budget_s, stop=stop, notice=notice)
+            folder = RunFolder("selftest-")
+            session = Session(device, folder.path, deadline=time.monotonic() + budget_s, stop=stop, notice=notice)
             try:
                 yield session
             finally:
                 session.close()
-                shutil.rmtree(folder, ignore_errors=True)
+                folder.remove()

@@ -9,9 +9,10 @@ divides the survivors by 1 - p; which ones is the implementation's own affair, s
 Layout. A transformer's projections leave (batch, seq, heads, head_dim) in memory. All tensors, the output too, are logical (batch,
 heads, seq, head_dim) views of that. An implementation that computes in another layout pays for its copies, as it would in a model.
 
-Random dropout cannot be compared with a reference, number by number. With dropout > 0 the numbers are checked at p = 0, and three
+Random dropout cannot be compared with a reference, number by number. With dropout > 0 the numbers are checked at p = 0, and four
 properties at the case's own p. They are visible because with V = identity the output *is* the matrix of dropped weights: the share
-of zeros is p within five standard deviations, each survivor is P / (1 - p), and two calls drop different weights.
+of zeros is p within five standard deviations, each survivor is P / (1 - p), and two calls drop different weights. Where the pass has
+a backward, the gradient of V is the transpose of that matrix times the outer gradient: a backward that drops others shows there.
 
 Cost counts the pairs (i, j) that the mask leaves, exactly: full has seq_len * kv_len of them, documents only their own. Two matrix
 products forward, five backward (the scores again, dV, dP, dQ, dK), each 2 * head_dim per pair and head: backward = 2.5 x forward, as
@@ -26,7 +27,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bench.declare import AttentionSpec, Bound, Param, Pick, SlotKind, Workload, dtype_bytes, torch_dtype
+from bench.declare import AttentionSpec, Bound, Param, Pick, SlotKind, Workload, dtype_bytes, fill_normal, torch_dtype
 from bench.records import Case, Check, Cost, Pass
 from bench.workloads.attention._masks import cut, visible, visible_pairs
 
@@ -129,14 +130,17 @@ class Attention(Workload):
 
         def normal(heads: int, length: int) -> torch.Tensor:
             shape = (spec.batch, length, heads, spec.head_dim)
-            drawn = torch.randn(shape, generator=generator, device=generator.device)
-            return drawn.to(device=device, dtype=torch_dtype(spec.dtype)).transpose(1, 2)
+            return fill_normal(torch.empty(shape, dtype=torch_dtype(spec.dtype), device=device), generator).transpose(1, 2)
 
         return {
             "q": normal(spec.heads, spec.seq_len),
             "k": normal(spec.kv_heads, spec.kv_len),
             "v": normal(spec.kv_heads, spec.kv_len),
         }
+
+    def redraw(self, spec: AttentionSpec, inputs: Mapping[str, torch.Tensor], generator: torch.Generator) -> None:
+        for tensor in inputs.values():
+            fill_normal(tensor, generator)
 
     def bind(self, spec: AttentionSpec, built: Mapping[str, Any], parameters: Mapping[str, torch.Tensor]) -> Bound:
         attention = built["attention"]
@@ -172,7 +176,10 @@ class Attention(Workload):
             return []
         length = min(spec.kv_len, spec.head_dim)
         part = dataclasses.replace(_shortened(self.small_spec(spec), length), dropout=spec.dropout)
-        return _dropout_checks(part, bind(part), self.make_inputs(part, device, generator))
+        bound, inputs = bind(part), self.make_inputs(part, device, generator)
+        inputs["v"] = _identity(inputs["v"])
+        checks = _dropout_checks(part, bound, inputs)
+        return [*checks, _dropped_gradient_check(part, bound, inputs, generator)] if spec.training else checks
 
 
 def _shortened(spec: AttentionSpec, longest: int) -> AttentionSpec:
@@ -202,14 +209,51 @@ def _repeated(kv: torch.Tensor, spec: AttentionSpec) -> torch.Tensor:
     return kv if group == 1 else kv.repeat_interleave(group, dim=1)
 
 
+def _identity(v: torch.Tensor) -> torch.Tensor:
+    """The same layout with row j all zeros but for a 1 at j."""
+    import torch
+
+    identity = torch.zeros_like(v)
+    identity.diagonal(dim1=-2, dim2=-1).fill_(1)
+    return identity
+
+
+def _dropped_gradient_check(
+    spec: AttentionSpec, bound: Bound, inputs: Mapping[str, torch.Tensor], generator: torch.Generator
+) -> Check:
+    """The gradient of v = identity against the weights that this very call left in its output."""
+    import torch
+
+    leaves = {name: tensor.detach().requires_grad_() for name, tensor in inputs.items()}
+    with torch.enable_grad():
+        out = bound.forward(leaves)["out"]
+    outer = fill_normal(torch.empty_like(out.detach()), generator)
+    gradient = torch.autograd.grad(out, leaves["v"], outer, allow_unused=True)[0] if out.requires_grad else None
+    if gradient is None:
+        return Check("dropout_grad_v", "small", None, None, None, False, "the subject gave none")
+    kept = out.detach()[..., : spec.kv_len] != 0
+
+    def of(dtype: torch.dtype) -> torch.Tensor:
+        dropped = weights(spec, inputs["q"].to(dtype), inputs["k"].to(dtype)) * kept / (1.0 - spec.dropout)
+        of_heads = dropped.transpose(-1, -2) @ outer.to(dtype)
+        return of_heads.unflatten(1, (spec.kv_heads, -1)).sum(2).double()
+
+    with torch.no_grad():
+        exact, plain = of(torch.float64), of(outer.dtype)
+        error, plain_error = float((gradient.double() - exact).abs().max()), float((plain - exact).abs().max())
+        eps, accumulator_eps = (torch.finfo(dtype).eps for dtype in (outer.dtype, torch.promote_types(outer.dtype, torch.float32)))
+        rounding = 8.0 * eps * float(exact.square().mean().sqrt()) + 32.0 * accumulator_eps * float(exact.abs().max())
+    limit = 2.0 * plain_error + rounding  # the rule of every other gradient, see records.Check
+    finite = math.isfinite(error)
+    return Check("dropout_grad_v", "small", error if finite else None, plain_error, limit, finite and error <= limit)
+
+
 def _dropout_checks(spec: AttentionSpec, bound: Bound, inputs: Mapping[str, torch.Tensor]) -> list[Check]:
+    """Of the weights that are left, with v = identity."""
     import torch
 
     with torch.no_grad():
-        identity = torch.zeros_like(inputs["v"])
-        identity[..., : spec.kv_len, : spec.kv_len] = torch.eye(spec.kv_len, dtype=identity.dtype, device=identity.device)
-        seen = {**inputs, "v": identity}
-        first, second = (bound.forward(seen)["out"][..., : spec.kv_len].double() for _ in range(2))
+        first, second = (bound.forward(inputs)["out"][..., : spec.kv_len].double() for _ in range(2))
         exact = weights(spec, inputs["q"].double(), inputs["k"].double())
         plain = weights(spec, inputs["q"], inputs["k"]).double()
     # A weight that rounds to zero in the case's dtype says nothing about dropout.

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
         "kernels": [r"flash_attn_?cute_?flash_fwd\w*FlashAttention(MLA)?Forward"],
         "not": ["pytorch_flash", "flash::flash_fwd", "cudnn.*(sdpa|attention)", "scaled_dot_product", "Torch-Compiled Region"],
     },
-    refuses=["Unsupported compute capability", "not supported"],
+    # What its interface says of a GPU generation: of all it "does not support", nothing else is about what is asked for here.
+    refuses=["Unsupported compute capability", r"not supported on SM ?\d"],
 )
 def flash_attn4(spec: AttentionSpec) -> Any:
     from flash_attn.cute import flash_attn_func, flash_attn_varlen_func

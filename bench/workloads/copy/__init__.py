@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bench.declare import Bound, Param, Pick, SlotKind, Workload, dtype_bytes, torch_dtype
+from bench.declare import Bound, Param, Pick, SlotKind, Workload, dtype_bytes, fill_normal, torch_dtype
 from bench.records import Case, Cost, Pass
 
 if TYPE_CHECKING:
@@ -49,8 +49,11 @@ class Copy(Workload):
     def make_inputs(self, spec: CopySpec, device: str, generator: torch.Generator) -> dict[str, torch.Tensor]:
         import torch
 
-        drawn = torch.randn(spec.elements, generator=generator, device=generator.device)
-        return {"x": drawn.to(device=device, dtype=torch_dtype(spec.dtype))}
+        return {"x": fill_normal(torch.empty(spec.elements, dtype=torch_dtype(spec.dtype), device=device), generator)}
+
+    def redraw(self, spec: CopySpec, inputs: Mapping[str, torch.Tensor], generator: torch.Generator) -> None:
+        for tensor in inputs.values():
+            fill_normal(tensor, generator)
 
     def bind(self, spec: CopySpec, built: Mapping[str, Any], parameters: Mapping[str, torch.Tensor]) -> Bound:
         copy = built["copy"]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bench.declare import Bound, Param, Pick, SlotKind, Workload, dtype_bytes, torch_dtype
+from bench.declare import Bound, Param, Pick, SlotKind, Workload, dtype_bytes, fill_normal, torch_dtype
 from bench.records import Case, Cost, Pass
 
 if TYPE_CHECKING:
@@ -46,11 +46,15 @@ class Matmul(Workload):
         return MatmulSpec(int(params["m"]), int(params["n"]), int(params["k"]), case.dtype)
 
     def cost(self, spec: MatmulSpec, pass_: Pass) -> Cost:
-        """2 m n k forward (a product and an addition per term), twice that backward (one product per input)."""
-        forward = 2 * spec.m * spec.n * spec.k
-        moved = (spec.m * spec.k + spec.k * spec.n + spec.m * spec.n) * dtype_bytes(spec.dtype)
-        factor = {Pass.FORWARD: 1, Pass.BACKWARD: 2, Pass.FORWARD_BACKWARD: 3}[pass_]
-        return Cost(flops=factor * forward, bytes=factor * moved)
+        """2 m n k forward (a product and an addition per term), twice that backward (one product per input).
+
+        Bytes: a, b and out once forward; a, b, grad_out, grad_a and grad_b once backward.
+        """
+        flops = 2 * spec.m * spec.n * spec.k
+        a, b, out = spec.m * spec.k, spec.k * spec.n, spec.m * spec.n
+        forward, backward = (flops, a + b + out), (2 * flops, 2 * a + 2 * b + out)
+        parts = {Pass.FORWARD: [forward], Pass.BACKWARD: [backward], Pass.FORWARD_BACKWARD: [forward, backward]}[pass_]
+        return Cost(flops=sum(p[0] for p in parts), bytes=sum(p[1] for p in parts) * dtype_bytes(spec.dtype))
 
     def small_spec(self, spec: MatmulSpec) -> MatmulSpec:
         return dataclasses.replace(spec, m=min(spec.m, SMALL), n=min(spec.n, SMALL), k=min(spec.k, SMALL))
@@ -59,10 +63,13 @@ class Matmul(Workload):
         import torch
 
         def normal(rows: int, columns: int) -> torch.Tensor:
-            drawn = torch.randn(rows, columns, generator=generator, device=generator.device)
-            return drawn.to(device=device, dtype=torch_dtype(spec.dtype))
+            return fill_normal(torch.empty(rows, columns, dtype=torch_dtype(spec.dtype), device=device), generator)
 
         return {"a": normal(spec.m, spec.k), "b": normal(spec.k, spec.n)}
+
+    def redraw(self, spec: MatmulSpec, inputs: Mapping[str, torch.Tensor], generator: torch.Generator) -> None:
+        for tensor in inputs.values():
+            fill_normal(tensor, generator)
 
     def bind(self, spec: MatmulSpec, built: Mapping[str, Any], parameters: Mapping[str, torch.Tensor]) -> Bound:
         product = built["matmul"]

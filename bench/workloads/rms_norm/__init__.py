@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bench.declare import Bound, NormSpec, Param, Pick, SlotKind, Workload, dtype_bytes, torch_dtype
+from bench.declare import Bound, NormSpec, Param, Pick, SlotKind, Workload, dtype_bytes, fill_normal, torch_dtype
 from bench.records import Case, Cost, Pass
 
 if TYPE_CHECKING:
@@ -64,14 +64,17 @@ class RmsNorm(Workload):
         import torch
 
         shape = (spec.batch, spec.seq_len, spec.hidden_size)
-        drawn = torch.randn(shape, generator=generator, device=generator.device)
-        return {"x": drawn.to(device=device, dtype=torch_dtype(spec.dtype))}
+        return {"x": fill_normal(torch.empty(shape, dtype=torch_dtype(spec.dtype), device=device), generator)}
 
     def make_parameters(self, spec: NormSpec, device: str, generator: torch.Generator) -> dict[str, torch.Tensor]:
         import torch
 
         drawn = 1.0 + 0.1 * torch.randn(spec.hidden_size, generator=generator, device=generator.device)
         return {"weight": drawn.to(device=device, dtype=torch_dtype(spec.dtype))}
+
+    def redraw(self, spec: NormSpec, inputs: Mapping[str, torch.Tensor], generator: torch.Generator) -> None:
+        for tensor in inputs.values():
+            fill_normal(tensor, generator)
 
     def bind(self, spec: NormSpec, built: Mapping[str, Any], parameters: Mapping[str, torch.Tensor]) -> Bound:
         plain = plain_module(spec)(parameters["weight"])

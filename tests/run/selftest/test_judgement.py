@@ -6,6 +6,7 @@ from bench.run.selftest.judgement import (
     Judgement,
     Verdict,
     agreement,
+    agreement_in_cycles,
     at_most,
     cannot_tell,
     exact,
@@ -65,6 +66,44 @@ def test_timers_agree_within_a_share_above_200_us_and_within_microseconds_below(
 def test_a_machine_that_drifts_over_the_rounds_does_not_make_timers_disagree() -> None:
     drifting = [1e-3, 1.2e-3, 1.5e-3, 1.1e-3]
     assert agreement("t", "x", drifting, [value * 1.001 for value in drifting], within=0.02).measured == pytest.approx(1.001)
+
+
+HZ = {"ours": 1.71e9, "theirs": 1.49e9}
+
+
+def both(ours_s: float, theirs_s: float, ours_hz: float | None, theirs_hz: float | None) -> tuple[Judgement, Judgement]:
+    ours, theirs = [ours_s] * 3, [theirs_s] * 3
+    line = agreement("t", "x", ours, theirs, within=0.02)
+    return agreement_in_cycles(line, ours, theirs, [ours_hz] * 3, [theirs_hz] * 3, within=0.02)
+
+
+def test_a_timer_that_slows_a_power_capped_gpu_is_judged_in_cycles() -> None:
+    time, cycles = both(1e-3, 1e-3 * 1.71 / 1.49, HZ["ours"], HZ["theirs"])
+    assert time.verdict is Verdict.CANNOT_TELL
+    assert (time.reason or "").startswith("clocks differ (1.49 against 1.71 GHz)")
+    assert (cycles.verdict, cycles.what) == (Verdict.PASS, "x, in cycles")
+    assert cycles.measured == pytest.approx(1.0)
+    assert exit_code([time, cycles]) == 0, "what another line decides does not count"
+
+
+def test_clocks_do_not_excuse_a_timer_that_is_wrong_in_cycles_too() -> None:
+    time, cycles = both(1e-3, 2e-3, HZ["ours"], HZ["theirs"])
+    assert cycles.verdict is Verdict.MISS
+    assert exit_code([time, cycles]) == 1
+    time, cycles = both(1e-3, 1.05e-3, 1.98e9, 1.985e9)
+    assert time.verdict is Verdict.MISS, "the clocks are the same"
+
+
+def test_a_call_bound_by_memory_agrees_in_time_and_its_cycles_decide_nothing() -> None:
+    time, cycles = both(1e-3, 1.001e-3, HZ["ours"], HZ["theirs"])
+    assert (time.verdict, cycles.verdict) == (Verdict.PASS, Verdict.CANNOT_TELL)
+    assert exit_code([time, cycles]) == 0
+
+
+def test_without_a_clock_on_both_sides_the_time_decides_alone() -> None:
+    time, cycles = both(1e-3, 1e-3, HZ["ours"], None)
+    assert (time.verdict, cycles.verdict) == (Verdict.PASS, Verdict.CANNOT_TELL)
+    assert exit_code([time, cycles]) == 0
 
 
 def test_the_spread_between_processes_is_that_of_their_medians() -> None:

@@ -1,0 +1,88 @@
+"""Measured results as files to be committed: whole rows to import, and a summary beside them, by device and suite.
+
+`<folder>/<device>/<suite>.jsonl.gz` with `<suite>.summary.json`. A repository must travel light, so all that is published together,
+rendered reports included, may take 3 MiB; what would be more is refused before anything is written.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.errors import SelectionError, StoreError
+from bench.records import Result, Run
+from bench.store.exchange import replacing
+from bench.store.summary import write_summary
+
+if TYPE_CHECKING:
+    from bench.store.database import Store
+
+LIMIT_BYTES = 3 * 2**20
+_LONGEST_NAME = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What was written, and how much of the limit all published files take now."""
+
+    files: tuple[Path, ...]
+    total_bytes: int
+
+
+def file_word(name: str) -> str:
+    """`name` as part of a file's name: letters, digits, `-` and `_`, at most 60 of them."""
+    return "".join(char if char.isascii() and (char.isalnum() or char in "-_") else "_" for char in name)[:_LONGEST_NAME] or "suite"
+
+
+def device_folder(model: str) -> str:
+    """`NVIDIA H200` as `nvidia-h200`: lower case, one dash for everything between letters and digits."""
+    words = "".join(char if char.isascii() and char.isalnum() else " " for char in model.lower()).split()
+    return "-".join(words)[:_LONGEST_NAME].strip("-") or "device"
+
+
+def publish(store: Store, runs: Sequence[Run], folder: Path) -> Published:
+    """Writes the files of `runs`; those of one suite on one device share theirs, and replace what was there.
+
+    Raises SelectionError for a run without rows or with rows of several device models, StoreError above the limit and where `folder`
+    cannot be written.
+    """
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((device_folder(_model(store, run)), file_word(run.suite)), []).append(run)
+    with tempfile.TemporaryDirectory(prefix="stepbench-publish-") as temporary:
+        made: dict[Path, Path] = {}
+        for (device, suite), members in groups.items():
+            rows, summary = Path(temporary) / f"{device}.{suite}.jsonl.gz", Path(temporary) / f"{device}.{suite}.summary.json"
+            ids = [run.id for run in members]
+            store.export_jsonl(rows, ids)
+            write_summary(summary, store.results(ids))
+            made[folder / device / f"{suite}.jsonl.gz"] = rows
+            made[folder / device / f"{suite}.summary.json"] = summary
+        total = _total(folder, made)
+        if total > LIMIT_BYTES:
+            raise StoreError(
+                f"{folder} would take {total / 2**20:.1f} MiB, and {LIMIT_BYTES / 2**20:g} MiB are the limit for all published files: "
+                "publish fewer runs, or remove what is superseded. Nothing was written"
+            )
+        for target, source in made.items():
+            with replacing(target) as out:
+                out.write(source.read_bytes())
+    return Published(tuple(made), total)
+
+
+def _model(store: Store, run: Run) -> str:
+    results: list[Result] = store.results([run.id])
+    models = {str(hard.get("gpu_model") or hard.get("cpu_model")) for hard in (result.environment.hard for result in results)}
+    if len(models) != 1:
+        what = f"rows of several devices ({', '.join(sorted(models))})" if models else "no rows"
+        raise SelectionError(f"run {run.id} has {what} and cannot be published")
+    return models.pop()
+
+
+def _total(folder: Path, made: Mapping[Path, Path]) -> int:
+    """Bytes below `folder` once the new files have taken their places."""
+    there = [path for path in folder.rglob("*") if path.is_file() and path not in made] if folder.is_dir() else []
+    return sum(path.stat().st_size for path in (*there, *made.values()))

@@ -1,0 +1,152 @@
+"""A share names its denominator, and where the denominator would be wrong there is no share."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from bench.judge.rates import Ceilings, Rates, Timed, ceilings, rates
+from bench.records import Case, Cost, Environment, Pass
+from bench.run.canaries import COPY_ELEMENTS, MATMUL_SIZE, canary_cases
+from tests import factories
+
+MIB = 2**20
+H200 = {"device": "cuda", "gpu_model": "NVIDIA H200", "mig": None}
+
+
+def _timed(
+    case: Case, seconds: float, *, flops: int | None = None, moved: int | None = None, tokens: int | None = None, **hard: object
+) -> Timed:
+    environment = Environment({**H200, **hard}, {"l2_bytes": 60 * MIB})
+    return Timed(case, Cost(flops, moved, tokens), (seconds,), environment)
+
+
+def _case(dtype: str = "bf16", **changes: object) -> Case:
+    return dataclasses.replace(factories.case(), dtype=dtype, device="cuda", cache="cold", timer="events", **changes)
+
+
+def _canaries(dtypes: tuple[str, ...] = ("bf16",)) -> list[Timed]:
+    """A machine that reaches 700 TFLOP/s (350 in tf32) and 4 TB/s."""
+    found = []
+    for case in canary_cases([_case(dtype) for dtype in dtypes]):
+        if case.workload == "matmul":
+            flops = 2 * MATMUL_SIZE**3
+            found.append(_timed(case, flops / (700e12 if case.dtype == "bf16" else 350e12), flops=flops, moved=400 * MIB))
+        else:
+            found.append(_timed(case, 4 * COPY_ELEMENTS / 4e12, flops=0, moved=4 * COPY_ELEMENTS))
+    return found
+
+
+def _rates(timed: Timed, measured: Ceilings | None = None) -> Rates:
+    return rates(timed, ceilings(_canaries()) if measured is None else measured)
+
+
+def test_the_canaries_of_a_run_are_its_ceilings_and_say_so() -> None:
+    found = ceilings(_canaries(("bf16", "tf32")))
+    assert found.flops["bf16"].per_s == pytest.approx(700e12)
+    assert found.flops["tf32"].per_s == pytest.approx(350e12)
+    assert found.bytes is not None
+    assert found.bytes.per_s == pytest.approx(4e12)
+    assert found.flops["bf16"].source == "matmul bf16 of this run, 8192 × 8192 × 8192, median of 1 trial"
+    assert found.bytes.name == "copy of this run"
+
+
+def test_another_shape_of_a_canary_is_no_ceiling() -> None:
+    small = dataclasses.replace(_canaries()[0].case, params={"m": 64, "n": 64, "k": 64})
+    backward = dataclasses.replace(_canaries()[0].case, pass_=Pass.BACKWARD)
+    assert ceilings([_timed(case, 1.0, flops=10, moved=10) for case in (small, backward)]) == Ceilings()
+
+
+def test_a_rate_has_a_share_of_what_was_measured_and_one_of_the_data_sheet() -> None:
+    found = _rates(_timed(_case(), 1e-3, flops=350_000_000_000, moved=1000 * MIB, tokens=4096))
+    assert found.flops is not None
+    assert found.bytes is not None
+    assert found.tokens is not None
+    assert found.flops.measured is not None
+    assert found.flops.data_sheet is not None
+    assert found.flops.per_s == pytest.approx(350e12)
+    assert found.flops.measured.value == pytest.approx(0.5)
+    assert found.flops.data_sheet.value == pytest.approx(350 / 989.4)
+    assert found.flops.data_sheet.ceiling.name == "H200 SXM data sheet"
+    assert found.flops.data_sheet.ceiling.source == "NVIDIA H200 Tensor Core GPU data sheet"
+    assert found.tokens.per_s == pytest.approx(4096e3)
+    assert found.tokens.share is None
+    assert found.intensity == pytest.approx(350e9 / (1000 * MIB))
+    assert found.leading is found.flops
+
+
+def test_a_memory_bound_case_is_led_by_its_bandwidth() -> None:
+    found = _rates(_timed(_case(), 1e-3, flops=1_000_000_000, moved=2_000_000_000))
+    assert found.bytes is not None
+    assert found.bytes.measured is not None
+    assert found.leading is found.bytes
+    assert found.bytes.measured.value == pytest.approx(0.5)
+
+
+def test_what_the_cache_may_have_served_has_a_rate_but_no_share_of_bandwidth() -> None:
+    below = _rates(_timed(_case(), 1e-3, flops=1, moved=240 * MIB - 1)).bytes
+    at = _rates(_timed(_case(), 1e-3, flops=1, moved=240 * MIB)).bytes
+    assert below is not None
+    assert below.per_s > 0
+    assert below.share is None
+    assert below.withheld is not None
+    assert "L2 of 60 MiB" in below.withheld
+    assert at is not None
+    assert at.measured is not None
+
+
+def test_an_unknown_l2_gives_no_share_of_bandwidth() -> None:
+    timed = dataclasses.replace(_timed(_case(), 1e-3, moved=2**40), environment=Environment(H200, {}))
+    found = _rates(timed).bytes
+    assert found is not None
+    assert found.share is None
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "tf32", "fp16"])
+def test_a_dtype_whose_product_was_not_measured_has_no_measured_share(dtype: str) -> None:
+    found = _rates(_timed(_case(dtype), 1e-3, flops=10**9)).flops
+    assert found is not None
+    assert found.measured is None
+    assert found.data_sheet is not None
+
+
+def test_above_the_measured_ceiling_is_flagged() -> None:
+    found = _rates(_timed(_case(), 1e-3, flops=770_000_000_000))
+    assert found.above_measured == (found.flops,)
+    assert _rates(_timed(_case(), 1e-3, flops=690_000_000_000)).above_measured == ()
+
+
+@pytest.mark.parametrize("hard", [{"gpu_model": "Some New GPU"}, {"mig": "1g.18gb"}])
+def test_an_unknown_gpu_and_a_part_of_a_gpu_have_no_data_sheet(hard: dict[str, object]) -> None:
+    found = _rates(_timed(_case(), 1e-3, flops=10**9, **hard)).flops
+    assert found is not None
+    assert found.data_sheet is None
+    assert found.measured is not None
+
+
+def test_a_cpu_has_rates_without_shares() -> None:
+    timed = Timed(factories.case(), Cost(10**9, 2**32, 128), (1e-3,), factories.environment())
+    found = rates(timed, ceilings([timed]))
+    assert found.flops is not None
+    assert found.flops.per_s == pytest.approx(1e12)
+    assert found.bytes is not None
+    assert found.flops.share is None
+    assert found.bytes.share is None
+    assert found.bytes.withheld is None
+    assert found.leading is found.flops
+
+
+def test_a_canary_is_not_held_against_itself() -> None:
+    found = _rates(_canaries()[0]).flops
+    assert found is not None
+    assert found.measured is None
+    assert found.data_sheet is not None
+
+
+def test_several_ranks_have_no_share() -> None:
+    found = _rates(_timed(_case(world_size=2), 1e-3, flops=10**9, moved=2**40))
+    assert found.flops is not None
+    assert found.flops.share is None
+    assert found.bytes is not None
+    assert found.bytes.share is None

@@ -1,0 +1,150 @@
+"""What a worker remembers of a case, what it asks of a trial, and whom it lets stand in the way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from bench.errors import HarnessError
+from bench.machine import find_device
+from bench.records import Protocol, Reply, Status, Trial
+from bench.run.classify import classify
+from bench.run.folders import FolderError
+from bench.run.forkserver import Ended
+from bench.run.limits import invalid
+from bench.run.ranks import Answer
+from bench.run.supervisor import End, Outcome
+from bench.run.worker import Measured, Worker, _for_each_rank
+from tests.factories import case, measurement
+from tests.run.laboratory import QUICK, Laboratory
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Worker:
+    return Worker(tmp_path, find_device("cpu"), threads=1, plugins=(), stop=lambda: False, notice=lambda _text: None)
+
+
+TRIAL = Trial(case(), index=0, block=0, position=0)
+GOOD = Reply(Status.OK, measurements=(measurement("compile_cold_s", (2.0,)), measurement()))
+
+
+def asked(worker: Worker, trial: Trial = TRIAL) -> tuple[bool, bool]:
+    """(cold, verify) of the request that the next trial would get."""
+    request = json.loads((worker._prepare(trial, Protocol(), 1) / "request.json").read_text())
+    return request["cold_caches"], request["verify"]
+
+
+def test_a_case_counts_as_compiled_and_verified_once_its_row_is_kept(worker: Worker) -> None:
+    assert asked(worker) == (True, True)
+    assert asked(worker) == (True, True), "the trial before was thrown away, with its checks and its compile time"
+    worker.keep(TRIAL, GOOD)
+    assert asked(worker) == (False, False)
+    assert asked(worker, Trial(case("other"), index=0, block=0, position=0)) == (True, True)
+
+
+def test_a_row_without_a_cold_compile_time_or_with_another_status_leaves_it_to_the_next_trial(worker: Worker) -> None:
+    hot = invalid(Measured(Answer(GOOD, None, ()), None, {}, "", 1.0), "clocks were held back")
+    worker.keep(TRIAL, hot.answer.reply)
+    assert asked(worker) == (True, True)
+    worker.keep(TRIAL, Reply(Status.OOM, "too large"))
+    assert asked(worker) == (True, True)
+    worker.keep(TRIAL, Reply(Status.OK, measurements=(measurement(),)))
+    assert asked(worker) == (True, False)
+
+
+def test_a_cold_trial_finds_empty_caches_of_its_own_and_a_warm_one_those_of_its_case(worker: Worker) -> None:
+    variables = worker.variables(TRIAL)
+    other = worker.variables(Trial(case("other"), index=0, block=0, position=0))
+    names = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUTE_DSL_CACHE_DIR", "FLASH_ATTENTION_CUTE_DSL_CACHE_DIR")
+    assert all(variables[name] != other[name] for name in names)
+    assert variables["BENCH_CLOCK_CACHE_DIR"] == other["BENCH_CLOCK_CACHE_DIR"]
+    kernel = Path(variables["TRITON_CACHE_DIR"]) / "kernel"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text("compiled by a trial that was thrown away")
+    asked(worker)
+    assert not kernel.exists()
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text("compiled by the first trial")
+    worker.keep(TRIAL, GOOD)
+    asked(worker)
+    assert kernel.exists()
+    worker.leave([TRIAL.case])
+    assert not kernel.exists()
+
+
+def test_the_folder_of_a_trial_that_was_thrown_away_is_removed(worker: Worker, tmp_path: Path) -> None:
+    for _ in range(3):
+        asked(worker)
+    assert [path.name for path in tmp_path.glob("trial-*")] == ["trial-000003"]
+
+
+def test_ranks_share_the_memory_of_their_trial() -> None:
+    assert _for_each_rank(Protocol(host_memory_limit_bytes=900), 1).host_memory_limit_bytes == 900
+    assert _for_each_rank(Protocol(host_memory_limit_bytes=900), 3).host_memory_limit_bytes == 300
+    assert _for_each_rank(Protocol(), 1).host_memory_limit_bytes is None
+    two, four = (_for_each_rank(Protocol(), count).host_memory_limit_bytes for count in (2, 4))
+    assert two is not None
+    assert four is not None
+    assert 1.5 < two / four < 2.5
+
+
+def test_a_folder_that_takes_no_more_is_an_error_that_names_it(worker: Worker, tmp_path: Path) -> None:
+    (tmp_path / "trial-000001").write_text("in the way")
+    with pytest.raises(FolderError, match=rf"{tmp_path} takes no more.*TMPDIR"):
+        asked(worker)
+
+
+def test_our_own_failure_that_could_not_even_be_written_names_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "trial").mkdir()
+    outcome = Outcome(End.BY_ITSELF, Ended(70), 0.0, 1.0)
+    with pytest.raises(HarnessError, match=rf"{tmp_path} may be full"):
+        classify(outcome, tmp_path / "trial", world_size=1, timeout_s=9.0)
+
+
+def test_a_full_temporary_folder_stops_the_run_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    laboratory = Laboratory(tmp_path, ["eager", "sdpa_math"])
+    prepare = Worker._prepare
+    calls: list[int] = []
+
+    def full(self: Worker, *arguments: object) -> Path:
+        calls.append(1)
+        if len(calls) == 2:
+            raise self._no_room(OSError(28, "No space left on device"))
+        return prepare(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Worker, "_prepare", full)
+    with pytest.raises(FolderError, match=r"No space left[\s\S]*1 of 2 rows are stored. Then: bench run --resume"):
+        laboratory.run()
+    assert list(Path(tempfile.gettempdir()).glob("stepbench-*")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor on a CPU needs g++")
+def test_each_case_compiles_into_empty_caches_first_and_finds_them_filled_later(tmp_path: Path) -> None:
+    laboratory = Laboratory(
+        tmp_path, ["compiles"], plugins=["compiles"], sweep="seq_len: [16, 32]", protocol=QUICK.replace("trials: 1", "trials: 2")
+    )
+    rows = laboratory.run().results
+    assert {row.status for row in rows} == {Status.OK}, [row.reason for row in rows]
+    found = {(row.trial.block, row.trial.index): dict(line.split() for line in row.log.splitlines()[:2]) for row in rows}
+    for block in (0, 1):
+        assert found[block, 0]["before"] == "0"
+        assert int(found[block, 0]["after"]) > 0
+        assert int(found[block, 1]["before"]) > 0
+    for row in rows:
+        assert (row.measurement("compile_cold_s") is not None) is (row.trial.index == 0)
+
+
+def test_files_of_the_folder_that_somebody_stands_in_take_no_packages_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("bench", "torch", "json", "psutil"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong one')\n")
+    laboratory = Laboratory(tmp_path, ["eager"], sweep="seq_len: [16], world_size: [1, 2]", protocol=QUICK)
+    monkeypatch.chdir(tmp_path)
+    summary = laboratory.run()
+    assert summary.counts == {Status.OK: 2}, [row.reason for row in summary.results]

@@ -1,0 +1,74 @@
+"""Published results: what lies where, and that a repository stays light."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.errors import SelectionError, StoreError
+from bench.store import Store, device_folder, file_word, publish
+from tests import factories
+
+
+def filled(store: Store, suite: str = "attention", *, gpu: str = "NVIDIA H200", seq_len: int = 128) -> str:
+    run = factories.run(suite=suite)
+    store.add_run(run)
+    environment = factories.environment()
+    on_gpu = type(environment)(hard={"device": "cuda", "gpu_model": gpu}, soft=environment.soft)
+    store.add_result(factories.result(run.id, factories.case(seq_len=seq_len), environment=on_gpu))
+    return run.id
+
+
+@pytest.mark.parametrize(
+    ("model", "folder"),
+    [
+        ("NVIDIA H200", "nvidia-h200"),
+        ("NVIDIA A100-SXM4-80GB", "nvidia-a100-sxm4-80gb"),
+        ("Intel(R) Xeon(R) CPU (cpu family 6, model 85)", "intel-r-xeon-r-cpu-cpu-family-6-model-85"),
+        ("../../etc", "etc"),
+        ("\N{ROCKET}", "device"),
+    ],
+)
+def test_a_device_has_one_folder_whatever_its_name_holds(model: str, folder: str) -> None:
+    assert device_folder(model) == folder
+
+
+def test_a_hostile_suite_name_stays_in_the_folder() -> None:
+    assert "/" not in file_word("../../etc/passwd")
+    assert file_word("") == "suite"
+
+
+def test_runs_of_one_suite_on_one_device_share_their_files_and_replace_what_was_there(store: Store, tmp_path: Path) -> None:
+    first, second, other = filled(store), filled(store, seq_len=256), filled(store, gpu="NVIDIA H100 PCIe")
+    folder = tmp_path / "published"
+    runs = [store.find_run(text) for text in (first, second, other)]
+    made = publish(store, runs, folder)
+    names = [
+        f"{device}/attention.{kind}" for device in ("nvidia-h200", "nvidia-h100-pcie") for kind in ("jsonl.gz", "summary.json")
+    ]
+    assert [path.relative_to(folder).as_posix() for path in made.files] == names
+    assert len(json.loads((folder / names[1]).read_text())) == 2
+    assert made.total_bytes == sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    again = publish(store, runs[:1], folder)
+    assert len(json.loads((folder / names[1]).read_text())) == 1
+    assert again.total_bytes < made.total_bytes
+    assert {path.suffix for path in folder.rglob("*") if path.is_file()} == {".gz", ".json"}
+
+
+def test_what_would_be_too_much_is_refused_and_nothing_is_written(store: Store, tmp_path: Path) -> None:
+    run = store.find_run(filled(store))
+    folder = tmp_path / "published"
+    folder.mkdir()
+    (folder / "report.html").write_bytes(b"x" * 3 * 2**20)
+    with pytest.raises(StoreError, match=r"would take 3\.0 MiB, and 3 MiB are the limit"):
+        publish(store, [run], folder)
+    assert [path.name for path in folder.iterdir()] == ["report.html"]
+
+
+def test_a_run_without_rows_cannot_be_published(store: Store, tmp_path: Path) -> None:
+    run = factories.run()
+    store.add_run(run)
+    with pytest.raises(SelectionError, match="no rows"):
+        publish(store, [run], tmp_path)

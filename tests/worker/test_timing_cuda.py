@@ -1,0 +1,66 @@
+"""What the CUDA timers decide, without a GPU: how long to wait before a sample, and when a difference is a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.worker.timing_cuda import BLIND_AFTER, LONGEST_WAIT_S, SHORTEST_WAIT_S, WAIT_FACTOR, Wait
+from bench.worker.timing_graph import too_short
+
+
+def learned(wait: Wait, times: int, enqueue_s: float, *, fired: bool) -> None:
+    for _ in range(times):
+        wait.learn(enqueue_s, fired=fired, waited_s=wait.seconds())
+
+
+def test_the_wait_covers_what_enqueueing_takes() -> None:
+    wait = Wait()
+    assert wait.seconds() == LONGEST_WAIT_S
+    learned(wait, 16, 200e-6, fired=False)
+    assert wait.seconds() == pytest.approx(WAIT_FACTOR * 200e-6)
+    learned(wait, 16, 1e-6, fired=False)
+    assert wait.seconds() == SHORTEST_WAIT_S
+
+
+def test_one_pause_of_the_host_does_not_end_the_waiting() -> None:
+    wait = Wait()
+    learned(wait, 16, 4e-3, fired=False)
+    assert wait.seconds() == LONGEST_WAIT_S
+    for _ in range(10):
+        learned(wait, BLIND_AFTER - 1, 20e-3, fired=True)
+        learned(wait, 1, 4e-3, fired=False)
+    assert wait.seconds() == LONGEST_WAIT_S
+
+
+def test_a_subject_that_waits_for_the_device_ends_it_and_sampling_tries_again() -> None:
+    wait = Wait()
+    learned(wait, BLIND_AFTER, 20e-3, fired=True)
+    assert wait.seconds() == SHORTEST_WAIT_S
+    learned(wait, 3, 20e-3, fired=True)
+    assert wait.seconds() == SHORTEST_WAIT_S
+    wait.begin_sampling()
+    assert wait.seconds() == LONGEST_WAIT_S
+    assert wait.conditions()["samples_started_early"] == 0
+
+
+def test_launch_bound_is_a_share_of_the_samples_that_were_looked_at() -> None:
+    wait = Wait()
+    learned(wait, 96, 1e-6, fired=False)
+    learned(wait, 4, 1e-6, fired=True)
+    assert not wait.launch_bound
+    learned(wait, 2, 1e-6, fired=True)
+    assert wait.launch_bound
+    wait.begin_sampling()
+    assert not wait.launch_bound
+
+
+FLUSHES = [20.0e-6 + 0.01e-6 * i for i in range(20)]
+
+
+def test_a_difference_above_the_flushes_own_spread_is_a_time() -> None:
+    assert too_short([1e-6] * 20, FLUSHES) is None
+
+
+@pytest.mark.parametrize("seconds", [[0.1e-6] * 20, [1e-6] * 19 + [0.0], [-1e-6] * 20])
+def test_a_difference_that_the_flushes_explain_is_none(seconds: list[float]) -> None:
+    assert "too short for cuda_graph" in str(too_short(seconds, FLUSHES))
