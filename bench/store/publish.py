@@ -1,5 +1,7 @@
 """Measured results as files to be committed: whole rows to import, and a summary beside them, by device and suite.
 
+Anybody may read them, so they say nothing of the machine's owner (anonymous.py).
+
 `<folder>/<device>/<suite>.jsonl.gz` with `<suite>.summary.json`. A repository must travel light, so all that is published together,
 rendered reports included, may take 3 MiB; what would be more is refused before anything is written.
 """
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from bench.errors import SelectionError, StoreError
 from bench.records import Result, Run
+from bench.store.anonymous import anonymous_result, anonymous_run
 from bench.store.exchange import replacing
 from bench.store.summary import write_summary
 
@@ -57,8 +60,13 @@ def publish(store: Store, runs: Sequence[Run], folder: Path) -> Published:
         for (device, suite), members in groups.items():
             rows, summary = Path(temporary) / f"{device}.{suite}.jsonl.gz", Path(temporary) / f"{device}.{suite}.summary.json"
             ids = [run.id for run in members]
-            store.export_jsonl(rows, ids)
-            write_summary(summary, store.results(ids))
+            shown = [anonymous_result(row) for row in store.results(ids, include_excluded=True)]
+            with type(store).open(Path(temporary) / f"{device}.{suite}.db") as copy:
+                for run in members:
+                    copy.add_run(anonymous_run(run))
+                copy.add_results(shown)
+                copy.export_jsonl(rows, ids)
+            write_summary(summary, [row for row in shown if row.excluded_reason is None])
             made[folder / device / f"{suite}.jsonl.gz"] = rows
             made[folder / device / f"{suite}.summary.json"] = summary
         total = _total(folder, made)
