@@ -12,6 +12,8 @@ SHELL := /bin/sh
 
 VENV ?= .venv
 TORCH := torch==2.13.0
+# Where torch comes from, if not from pip's usual index: https://download.pytorch.org/whl/cpu has builds for CPUs, a tenth of the size.
+TORCH_INDEX ?=
 
 # Technique packages that the suites use today, one by one and prebuilt only: a failure is listed and stops nothing.
 TECHNIQUES := transformers==5.17.0
@@ -55,7 +57,7 @@ help:
 	make test         all tests but the soak           make check   lint, format, types, layers
 	make soak         the long robustness runs         make clean   caches and rendered reports; results stay
 	make flash-attn   build FlashAttention-2 (long: it says how long first)
-	Variables: VENV= FULL=1 BUDGET=20m PROFILE= DEVICE= MODEL= SEQ= SUITES=; see the top of the Makefile.
+	Variables: VENV= FULL=1 BUDGET=20m PROFILE= DEVICE= MODEL= SEQ= SUITES= TORCH_INDEX=; see the top of the Makefile.
 	TEXT
 
 # -- the environment ---------------------------------------------------------------------------------------------------------
@@ -82,7 +84,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	[ -x $(PYTHON) ] || $$base -m venv $(VENV)
 	# torch first and alone: the others then take the build that is there, and a build for CPUs stays one.
 	echo "  $(TORCH)"
-	$(PIP) '$(TORCH)'
+	$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) '$(TORCH)'
 	echo "  the packages of pyproject.toml"
 	$(PIP) -c constraints.txt numpy
 	$(PIP) -c constraints.txt -e .
@@ -115,7 +117,7 @@ plan:
 	    echo "set-up:    none; $(VENV) is ready and nothing is downloaded"
 	else
 	    echo "set-up:    a new environment in $(VENV), 1 to 3 minutes"
-	    echo "downloads: 0.4 GB with a build of torch for CPUs, about 3 GB with its CUDA build"
+	    echo "downloads: about 3 GB with torch's CUDA build, 0.4 GB with a build for CPUs (TORCH_INDEX=https://download.pytorch.org/whl/cpu)"
 	fi
 	echo "report:    $(REPORT)   (Ctrl-C stops the measuring and still leaves it)"
 

@@ -213,6 +213,7 @@ METRICS: Mapping[str, Metric] = {
         Metric("warmup_s", "s", "lower", "calls until the time was stable", harness=True),
         Metric("sampling_s", "s", "lower", "the timed calls", harness=True),
         Metric("memory_s", "s", "lower", "the memory pass", harness=True),
+        Metric("exit_s", "s", "lower", "from the reply to the end of the process: on CUDA the driver clears away", harness=True),
         Metric("proof_s", "s", "lower", "the proof pass under the profiler", harness=True),
         Metric(
             "overhead_s",
@@ -223,6 +224,11 @@ METRICS: Mapping[str, Metric] = {
         ),
     )
 }
+
+
+_NEVER_NEGATIVE = frozenset({"s", "byte", "cycle", "Hz", "count"})
+_SIGNED_METRICS = frozenset({"device_used_bytes"})
+"""A growth as the driver sees it: other processes may give memory back meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +250,8 @@ class Measurement:
             raise ValueError(f"{self.metric}: a measurement without samples; store a status instead")
         if not all(math.isfinite(sample) for sample in self.samples):
             raise ValueError(f"{self.metric}: samples must be finite; store a status instead")
+        if self.unit in _NEVER_NEGATIVE and self.metric not in _SIGNED_METRICS and min(self.samples) < 0:
+            raise ValueError(f"{self.metric}: a sample of {min(self.samples):g} {self.unit} is negative, which nothing can be")
 
 
 @dataclass(frozen=True, slots=True)

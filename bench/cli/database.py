@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import click
 
-from bench.cli.options import database_option, json_option
+from bench.cli.options import database_option, database_words, json_option
 from bench.cli.terminal import note, plain, say, say_json
 
 CONFLICTS_SHOWN = 20
@@ -37,7 +37,7 @@ def check(database: str, as_json: bool) -> int:
         cut_off = [run for run in store.runs() if run.state is RunState.RUNNING and not run_is_alive(run.id)]
     findings += [
         f"run {run.id} (started {run.started_at}) is marked running, and no process of this host works on it: "
-        f"unless another machine measures it, finish it with `bench run --resume {run.id}`"
+        f"unless another machine measures it, finish it with `bench run --resume {run.id}{database_words()}`"
         for run in cut_off
     ]
     if as_json:
@@ -64,7 +64,7 @@ def upgrade(database: str) -> int:
     else:
         say(f"{_shown(database)}: schema {answer.before or 'none'} became {answer.after}")
     if answer.backup is not None:
-        say(f"a copy of what was there before: {answer.backup}")
+        say(f"a copy of what was there before: {plain(str(answer.backup))}")
     return 0
 
 
@@ -83,8 +83,6 @@ def export(runs: tuple[str, ...], output: Path | None, database: str) -> int:
 
     with Store.open(database, create=False, read_only=True) as store:
         chosen = [store.find_run(text).id for text in runs] or None
-        if output is not None:
-            output.parent.mkdir(parents=True, exist_ok=True)
         out: BinaryIO | Path = sys.stdout.buffer if output is None else output
         store.export_jsonl(out, chosen)
     if output is not None:
@@ -142,7 +140,7 @@ def import_(files: tuple[Path, ...], database: str, as_json: bool) -> int:
             told.append({"file": str(file), **dataclasses.asdict(report)})
             if not as_json:
                 say(
-                    f"{file}: {report.runs_new} runs and {report.results_new} results are new, "
+                    f"{plain(str(file))}: {report.runs_new} runs and {report.results_new} results are new, "
                     f"{report.runs_same} and {report.results_same} were there, {len(report.conflicts)} in conflict"
                 )
                 for conflict in report.conflicts[:CONFLICTS_SHOWN]:

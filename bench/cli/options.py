@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -56,6 +57,17 @@ def database_option(function: F) -> F:
         show_envvar=True,
         help="The results database: a path (SQLite) or an SQLAlchemy URL.",
     )(function)
+
+
+def database_words() -> str:
+    """` --db URL` for a command that we print, where it was typed for this one; else nothing. Without passwords, quoted for a shell."""
+    context = click.get_current_context(silent=True)
+    if context is None or context.get_parameter_source("database") is not click.core.ParameterSource.COMMANDLINE:
+        return ""
+    from bench.cli.terminal import plain
+    from bench.machine import scrub
+
+    return f" --db {shlex.quote(plain(scrub(str(context.params['database']))))}"
 
 
 def json_option(function: F) -> F:

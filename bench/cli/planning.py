@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bench.machine import Device
     from bench.run import Plan, RunOptions
     from bench.store import Store
-    from bench.suite import Suite
+    from bench.suite import Expansion, Filter, Suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +39,45 @@ def suite_path(text: str) -> Path:
 
 
 def plan_all(suites: Sequence[str], options: RunOptions, database: str) -> tuple[Device, Catalogue, list[Planned]]:
-    """Device, catalogue and one plan a suite. Raises one SuiteError with the mistakes of all files."""
+    """Device, catalogue and one plan a suite. Raises one SuiteError with the mistakes of all files and filters.
+
+    With several suites each run's label ends with the name of its suite, so that a label stays the name of one run.
+    """
     from bench.catalogue import load_catalogue
     from bench.machine import find_device
     from bench.run import make_plan
-    from bench.suite import expand, load_suite, parse_filters
+    from bench.suite import load_suite, parse_filters
 
     catalogue = load_catalogue([Path(path) for path in options.plugins])
     device = find_device(options.device)
-    wanted = parse_filters(options.filters)
-    loaded = []
     problems: list[Problem] = []
+    understood: list[str] = []
+    for text in options.filters:
+        try:
+            parse_filters([text])
+        except SuiteError as error:
+            problems += error.problems
+        else:
+            understood.append(text)
+    wanted = parse_filters(understood)
+    loaded = []
     for path in dict.fromkeys(suite_path(text) for text in suites):
         try:
             suite = load_suite(path, catalogue, profile=options.profile, sets=options.sets)
-            loaded.append((path, suite, expand(suite, catalogue, device=device.kind, filters=wanted)))
         except SuiteError as error:
             problems += error.problems
+            continue
+        expansion = _expanded(suite, str(path), catalogue, device.kind, wanted, problems)
+        if expansion is not None:
+            loaded.append((path, suite, expansion))
     if problems:
-        raise SuiteError(problems)
+        raise SuiteError(list(dict.fromkeys(problems)))
     earlier = _earlier_results(database)
     planned = []
     try:
         for path, suite, expansion in loaded:
-            own = replace(options, suite_file=str(path), suite_folder=str(Path.cwd()))
+            label = f"{options.label} ({suite.name})" if options.label and len(loaded) > 1 else options.label
+            own = replace(options, label=label, suite_file=str(path), suite_folder=str(Path.cwd()))
             plan = make_plan(suite, expansion, own, store=earlier, catalogue=catalogue)
             if not plan.trials:
                 raise SelectionError(f"{path}: part {options.shard} of the plan is empty; there are fewer blocks than parts")
@@ -71,6 +86,24 @@ def plan_all(suites: Sequence[str], options: RunOptions, database: str) -> tuple
         if earlier is not None:
             earlier.__exit__(None, None, None)
     return device, catalogue, planned
+
+
+def _expanded(
+    suite: Suite, path: str, catalogue: Catalogue, device: str, wanted: Sequence[Filter], problems: list[Problem]
+) -> Expansion | None:
+    """The cases, or None with the mistakes added to `problems`: those of the filters, and then the suite's own as well."""
+    from bench.suite import expand
+
+    try:
+        return expand(suite, catalogue, device=device, filters=wanted)
+    except SelectionError as error:
+        problems.append(Problem(str(error), path, key="--filter"))
+    except SuiteError as error:
+        problems += error.problems
+        if wanted:
+            # A filter that is not understood hides what is wrong with the suite's own cells.
+            _expanded(suite, path, catalogue, device, (), problems)
+    return None
 
 
 def _earlier_results(database: str) -> Store | None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from bench.cli.options import database_option
-from bench.cli.terminal import note, say
+from bench.cli.terminal import json_text, note, plain, say
+from bench.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,12 +22,22 @@ SUFFIX = {"html": ".html", "markdown": ".md", "json": ".json", "csv": ".csv"}
 
 
 def write_report(store: Store, runs: Sequence[Run], output: Path, kind: str) -> None:
-    """Renders `runs` and replaces `output` in one step, so that a reader never sees half a report."""
-    text = _render(store, runs, kind)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = output.with_name(f".{output.name}.{os.getpid()}")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(output)
+    """Renders `runs` and replaces `output` in one step, so that a reader never sees half a report. Raises StoreError."""
+    from bench.store.exchange import replacing
+
+    text = _render(store, runs, kind).encode("utf-8", "backslashreplace")
+    with replacing(output) as out:
+        out.write(text)
+
+
+def demand_writable(output: Path) -> None:
+    """Makes the folder of a report that is to come, and tries it; raises StoreError where no file can be made there."""
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=output.parent):
+            pass
+    except OSError as error:
+        raise StoreError(f"{output} cannot be written: {error.strerror or error}") from error
 
 
 def _render(store: Store, runs: Sequence[Run], kind: str) -> str:
@@ -41,7 +51,7 @@ def _render(store: Store, runs: Sequence[Run], kind: str) -> str:
         return room.render_markdown(runs, results)
     if kind == "csv":
         return room.rows_csv(runs, results)
-    return json.dumps(room.rows_json(runs, results), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(room.rows_json(runs, results)) + "\n"
 
 
 def kind_of(output: Path | None, asked: str | None) -> str:
@@ -85,5 +95,5 @@ def report(runs: tuple[str, ...], output: Path | None, format_: str | None, data
             return 0
         target = output or Path("reports") / f"{file_word(chosen[0].suite)}-{chosen[0].id[:13]}{SUFFIX[kind]}"
         write_report(store, chosen, target, kind)
-    say(str(target))
+    say(plain(str(target)))
     return 0

@@ -9,6 +9,7 @@ import click
 
 from bench.cli.options import database_option, duration, json_option, plugin_option
 from bench.cli.planning import plan_all, plan_data, say_plan
+from bench.cli.report import demand_writable
 from bench.cli.session import Session
 from bench.cli.terminal import plain, say, say_json
 
@@ -97,6 +98,8 @@ def run(
             raise click.UsageError(
                 f"--resume takes all but --budget, --device and --report from the run itself: leave out {', '.join(clash)}"
             )
+        if report_file is not None:
+            demand_writable(report_file)
         with Store.open(database, create=False) as store:
             session = Session(store, report_file, as_json=as_json)
             session.notices()
@@ -114,6 +117,8 @@ def run(
             say_plan(entry)
     if dry_run:
         return 0
+    if report_file is not None:
+        demand_writable(report_file)
     with Store.open(database) as store:
         session = Session(store, report_file, as_json=as_json)
         session.notices()
@@ -136,6 +141,8 @@ def _options(
     from bench.machine import scrub
     from bench.run import RunOptions, parse_shard
 
+    if label is not None and label.strip().lower() == "latest":
+        raise click.UsageError("--label cannot be `latest`: that word means the run begun last; take another one")
     return RunOptions(
         profile=profile,
         sets=sets,

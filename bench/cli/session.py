@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bench.cli.options import spell_duration
+from bench.cli.options import database_words, spell_duration
 from bench.cli.planning import Planned
 from bench.cli.terminal import note, plain, say, say_json
 from bench.errors import BenchError, HarnessError
+from bench.records import RunState
 
 if TYPE_CHECKING:
     from bench.catalogue import Catalogue
@@ -102,8 +104,8 @@ class Session:
         """The same where something went wrong, which may be in the way of a report as well: then that error is the one to tell."""
         try:
             written = self._leave_report() if self._runs else None
-        except (BenchError, OSError) as error:
-            note(f"no report: {error}")
+        except Exception as failure:  # noqa: BLE001 - whatever it is, it must not hide the error that is being told
+            _tell_failure(failure)
             return
         if written is not None:
             note(f"a report of what was measured before the error: {written}")
@@ -124,13 +126,22 @@ class Session:
 
     def close(self) -> int:
         """The report, the last words, and the exit code."""
-        written = self._leave_report()
+        written: Path | None = None
+        failure: Exception | None = None
+        try:
+            written = self._leave_report()
+        except Exception as error:  # noqa: BLE001 - the last words come first; then it is raised, or told after an interrupt
+            failure = error
         if self._as_json:
             self._say_json(written)
         elif written is not None:
-            say(f"\nreport: {written}")
+            say(f"\nreport: {plain(str(written))}")
         if self._interrupted:
+            if failure is not None:
+                _tell_failure(failure)
             return INTERRUPTED
+        if failure is not None:
+            raise failure
         return 0 if any(summary.exit_code == 0 for summary in self._summaries) else NOTHING_OK
 
     def _say_json(self, written: Path | None) -> None:
@@ -148,7 +159,7 @@ class Session:
                         "rows_before": summary.before,
                         "rows": {str(status): count for status, count in summary.counts.items()},
                         "duration_s": summary.duration_s,
-                        **rows_json([stored[summary.run_id]], self._store.results([summary.run_id])),
+                        **rows_json([stored[summary.run_id]], self._store.results([summary.run_id], include_excluded=True)),
                     }
                     for summary in self._summaries
                     if summary.run_id in stored
@@ -158,21 +169,31 @@ class Session:
         )
 
 
+def _tell_failure(failure: Exception) -> None:
+    """Why there is no report, where another message decides the exit code; with the traceback where it is our own fault."""
+    from bench.machine import scrub
+
+    ours = not isinstance(failure, BenchError | OSError)
+    note(scrub(f"no report: {''.join(traceback.format_exception(failure)).rstrip() if ours else failure}"))
+
+
 def _say_summary(store: Store, summary: RunSummary) -> None:
-    from bench.cli.tables import answers, case_table, status_line
+    from bench.cli.tables import answers, case_table, status_line, trials_with_row
 
     if not summary.results and not summary.before:
         say(f"\nrun {summary.run_id}: {summary.state} before its first row")
         return
     run = store.find_run(summary.run_id)
-    results = store.results([run.id])
+    results = store.results([run.id], include_excluded=True)
     say(f"\n{case_table(run, results)}\n")
     for line in answers(run, results):
         say(line)
-    rows = f"{len(results)} of {summary.planned} trials have a row: {status_line(results)}"
+    there = trials_with_row(store.done(run.id))
+    rows = f"{there} of {summary.planned} trials have a row: {status_line(results)}"
     say(f"\nrun {run.id} is {run.state} after {spell_duration(summary.duration_s)}; {rows}")
-    if len(results) < summary.planned:
-        say(f"  bench run --resume {run.id[:SHORT_ID]}   goes on")
-    say(f"  bench report {run.id[:SHORT_ID]}         the report as one HTML file")
+    database = database_words()
+    if there < summary.planned or run.state is not RunState.FINISHED:
+        say(f"  bench run --resume {run.id[:SHORT_ID]}{database}   goes on")
+    say(f"  bench report {run.id[:SHORT_ID]}{database}         the report as one HTML file")
     if results:
-        say(f"  bench show {results[0].id}   one row in full")
+        say(f"  bench show {results[0].id}{database}   one row in full")

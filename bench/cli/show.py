@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import database_option, json_option
+from bench.cli.options import database_option, database_words, json_option
 from bench.cli.terminal import note, plain, say, say_json, table
 
 if TYPE_CHECKING:
@@ -51,14 +51,16 @@ def show(what: str | None, whole_log: bool, database: str, as_json: bool) -> int
 
 
 def _show_runs(store: Store, *, as_json: bool) -> None:
+    from bench.cli.tables import trials_with_row
+
     runs = store.runs()[:RUNS_SHOWN]
-    rows = {run.id: len(store.done(run.id)) for run in runs}
+    rows = {run.id: trials_with_row(store.done(run.id)) for run in runs}
     if as_json:
         shown = ("id", "started_at", "suite", "device", "state", "planned_trials", "label")
         say_json([{**{name: getattr(run, name) for name in shown}, "rows": rows[run.id]} for run in runs])
         return
     if not runs:
-        say("no runs yet: bench run SUITE makes one")
+        say(f"no runs yet: bench run SUITE{database_words()} makes one")
         return
     heads = ("run", "started", "suite", "device", "state", "rows", "label")
     cells = [
@@ -77,20 +79,21 @@ def _show_runs(store: Store, *, as_json: bool) -> None:
 
 
 def _show_run(store: Store, run: Run, *, as_json: bool) -> None:
-    from bench.cli.tables import case_table, status_line
+    from bench.cli.tables import case_table, status_line, trials_with_row
     from bench.records import dump
 
     results = store.results([run.id], include_excluded=True)
     if as_json:
         say_json({"run": dump(run), "results": [dump(result) for result in results]})
         return
+    there = trials_with_row(store.done(run.id))
     _facts(
         {
             "run": run.id,
             "label": run.label,
             "suite": run.suite,
             "question": run.question,
-            "state": f"{run.state}, {len(results)} rows of {run.planned_trials} planned trials: {status_line(results)}",
+            "state": f"{run.state}, {there} of {run.planned_trials} planned trials have a row: {status_line(results)}",
             "device": run.device,
             "started": run.started_at,
             "finished": run.finished_at,
@@ -105,7 +108,7 @@ def _show_run(store: Store, run: Run, *, as_json: bool) -> None:
     if excluded:
         say(f"\n{len(excluded)} rows are excluded: {plain(excluded[0].excluded_reason or '')}")
     if results:
-        say(f"\nOne row in full: bench show {results[0].id}")
+        say(f"\nOne row in full: bench show {plain(results[0].id)}{database_words()}")
 
 
 def _revision(item: Any) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from bench.cli.terminal import plain, table
 
 if TYPE_CHECKING:
-    from bench.records import Case, Result, Run, Scalar
+    from bench.records import Case, Result, Run, Scalar, TrialKey
     from bench.report.summary import CaseSummary, Spread
 
 
@@ -48,7 +48,7 @@ def _line(summary: CaseSummary, axes: Sequence[str]) -> tuple[str, ...]:
     peak, _ = _spread(summary.values.get("peak_bytes"), "byte")
     counted = sum(summary.counts.values())
     most = summary.counts.get(summary.status, 0)
-    state = str(summary.status) if most == counted else ", ".join(f"{count} {status}" for status, count in summary.counts.items())
+    state = str(summary.outcome) if most == counted else ", ".join(f"{count} {status}" for status, count in summary.counts.items())
     shown = [("" if (value := _value(summary.case, axis)) is None else str(value)) for axis in axes]
     return (*shown, summary.label, state, time, time_range, peak, str(counted), summary.reason or "")
 
@@ -76,16 +76,24 @@ def _order(result: Result, axes: Sequence[str]) -> tuple[tuple[int, float, str],
     for axis in axes:
         value = _value(result.case, axis)
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        keys.append((0, float(value), "") if isinstance(value, int | float) and number else (1, 0.0, str(value)))
+        keys.append((0, value, "") if isinstance(value, int | float) and number else (1, 0.0, str(value)))
     return tuple(keys)
 
 
 def status_line(results: Sequence[Result]) -> str:
-    """`12 ok, 4 unavailable`: how many rows ended how, in the order of the list of statuses."""
+    """`12 ok, 4 unavailable, 1 set aside`: how many rows ended how, in the order of the list of statuses; excluded ones apart."""
     from bench.records import Status
+    from bench.report.summary import SET_ASIDE
 
-    counts = Counter(result.status for result in results)
-    return ", ".join(f"{counts[status]} {status}" for status in Status if counts[status]) or "no rows"
+    counts = Counter(result.status for result in results if not result.excluded_reason)
+    aside = len(results) - counts.total()
+    words = [f"{counts[status]} {status}" for status in Status if counts[status]] + ([f"{aside} {SET_ASIDE}"] if aside else [])
+    return ", ".join(words) or "no rows"
+
+
+def trials_with_row(keys: Iterable[TrialKey]) -> int:
+    """How many planned trials have a row: a trial that was measured anew on another device has two and counts once."""
+    return len({(case_key, arm, index) for case_key, arm, index, _ in keys})
 
 
 def answers(run: Run, results: Sequence[Result]) -> list[str]:

@@ -12,6 +12,9 @@ import click
 
 WIDEST_CELL = 60
 
+STEERING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode's categories of characters that move, hide or reorder text instead of being text."""
+
 
 def plain(text: str, *, lines: bool = False) -> str:
     """`text` without control characters, since names and logs come from others and must not steer the terminal.
@@ -19,10 +22,7 @@ def plain(text: str, *, lines: bool = False) -> str:
     `lines` keeps line ends and tabs.
     """
     kept = "\n\t" if lines else ""
-    return "".join(
-        char if char in kept or unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} else f"\\x{ord(char):02x}"
-        for char in text
-    )
+    return "".join(char if char in kept or unicodedata.category(char) not in STEERING else f"\\x{ord(char):02x}" for char in text)
 
 
 def width(text: str) -> int:
@@ -60,6 +60,18 @@ def note(text: str) -> None:
     click.echo(f"bench: {plain(text, lines=True)}", err=True)
 
 
+def json_text(data: Any) -> str:
+    """`data` as indented JSON in which nothing steers a terminal; raises ValueError on NaN and infinities."""
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    return "".join(char if char == "\n" or unicodedata.category(char) not in STEERING else _escaped(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    """As JSON spells it: `\\u` and four digits, a pair of them beyond the first plane."""
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
+
+
 def say_json(data: Any) -> None:
-    """`data` as indented JSON; raises ValueError on NaN."""
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+    """`data` as `json_text` gives it."""
+    click.echo(json_text(data))

@@ -19,8 +19,10 @@ SHORTEST_SECRET = 6
 """Shorter values would blot out ordinary words."""
 
 _SECRET_NAME = re.compile(
-    r"(^|_)(TOKEN|SECRET|SECRETS|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|CREDENTIAL|CREDENTIALS|AUTH|KEY|APIKEY|ACCESSKEY|PAT|COOKIE|DSN)(_|$)"
+    r"PASSWORD|PASSWD|PASSPHRASE|(?<!COM)(?<!BY)PASS$|SECRET|TOKEN(?!S|IZ)|AUTH(?!OR(?!I[SZ]))|CREDENTIAL"
+    r"|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|(?:^|_)(?:PASS|PWD|KEY|PAT|COOKIE|DSN)(?:_|$)"
 )
+"""Substrings, since `PGPASSWORD`, `MYTOKEN` and `npm_config__authToken` join their words; but authors and tokenizers are no secrets."""
 _HARMLESS_NAME = frozenset({"PWD", "OLDPWD"})
 
 _SHAPES = (
@@ -38,11 +40,23 @@ _SHAPES = (
     re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
 )
 _BEARER = re.compile(r"(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}")
-_ASSIGNED = re.compile(
-    r"(?i)\b([a-z0-9_-]*(?:password|passwd|passphrase|api[_-]?key|secret[_-]?key|access[_-]?key|access[_-]?token|auth[_-]?token))"
-    r"(=)([^\s&'\"]{4,})"
+_MASKED = re.escape(MASK)
+_STRONG = r"password|passwd|passphrase|api[_-]?key|secret[_-]?key|access[_-]?key|private[_-]?key|access[_-]?token|auth[_-]?token"
+_WEAK = r"token|secret|credentials?"
+_VALUE = r"[^\s&'\",;{}()\[\]]"
+_ASSIGNED = re.compile(rf"(?i)([a-z0-9_-]{{0,40}}(?:{_STRONG})['\"]?\s?[=:][ \t]*['\"]?)(?!{_MASKED})([^\s&'\"]{{4,}})")
+"""`password: x`, `{'api_key': 'x'}`: after these words everything is a secret."""
+_WEAKLY_ASSIGNED = re.compile(
+    rf"(?i)([a-z0-9_-]{{0,40}}(?:{_WEAK})['\"]?\s?[=:][ \t]*)(?!['\"]?{_MASKED})"
+    # Parsers speak of tokens as well: what is neither quoted nor has both letters and digits is a word or a number.
+    rf"((?:['\"](?=[^'\"]*[a-z])[^'\"\s]{{8,}})|(?:(?=[^\s&'\",;]*\d)(?=[^\s&'\",;]*[a-z]){_VALUE}{{6,}}))"
 )
-_URL_PASSWORD = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)(?P<user>[^\s:/@?#]*):(?P<password>[^\s/?#]+)@", re.IGNORECASE)
+_OPTION = re.compile(
+    rf"(?i)(?<![\w-])(--?[a-z0-9_-]{{0,40}}(?:{_STRONG}|{_WEAK})(?:=|[ \t]+)['\"]?)(?!{_MASKED})(?!-)"
+    r"(?![\d.,_]+(?:[\s'\"]|\Z))([^\s'\"]{4,})"
+)
+"""`--token x` and `--token=x`; `--max-tokens 128` and `--tokenizer x` are none."""
+_URL_PASSWORD = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]{0,30}://)(?P<user>[^\s:/@?#]*):(?P<password>[^\s/?#]+)@", re.IGNORECASE)
 _URL_USER_ONLY = re.compile(r"(?P<scheme>\bhttps?://)(?P<user>[^\s:/@?#]{16,})@", re.IGNORECASE)
 
 
@@ -81,7 +95,14 @@ def scrub(text: str, *, variables: Mapping[str, str] | None = None) -> str:
     for shape in _SHAPES:
         text = shape.sub(MASK, text)
     text = _BEARER.sub(rf"\g<1>\g<2>{MASK}", text)
-    return _ASSIGNED.sub(rf"\g<1>\g<2>{MASK}", text)
+    for form in (_OPTION, _ASSIGNED):
+        text = form.sub(rf"\g<1>{MASK}", text)
+    return _WEAKLY_ASSIGNED.sub(_mask_value, text)
+
+
+def _mask_value(found: re.Match[str]) -> str:
+    quote_mark = found[2][0] if found[2][0] in "'\"" else ""
+    return f"{found[1]}{quote_mark}{MASK}"
 
 
 def scrub_data(data: Any, *, variables: Mapping[str, str] | None = None) -> Any:

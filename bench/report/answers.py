@@ -178,7 +178,12 @@ def _flags(results: Sequence[Result]) -> list[Doubt]:
 def _known(result: Result, name: str, otherwise: float) -> float:
     """A number among the conditions; `otherwise`, which raises no doubt, where the trial did not record one."""
     value = result.conditions.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else otherwise
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return otherwise
+    try:
+        return float(value)
+    except OverflowError:
+        return otherwise
 
 
 def _unfinished(results: Sequence[Result]) -> list[Doubt]:
@@ -233,7 +238,7 @@ def _throttle_words(result: Result) -> list[str]:
 
 
 def _about_run(run: Run, cases: Sequence[CaseSummary], canaries: Sequence[CaseSummary]) -> list[Doubt]:
-    rows = sum(len(case.counted) for case in (*cases, *canaries))
+    rows = sum(case.trials_with_row for case in (*cases, *canaries))
     found: list[Doubt] = []
     missing = run.planned_trials - rows
     if run.state is not RunState.FINISHED or missing > 0:

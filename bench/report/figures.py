@@ -14,13 +14,15 @@ from typing import Any
 from bench.records import METRICS, Status
 from bench.report import units
 from bench.report.layout import Facet
-from bench.report.summary import CaseSummary, Spread
+from bench.report.summary import SET_ASIDE, CaseSummary, Spread
 from bench.report.svg import CARD, GRID, INK, MUTED, SERIES, WIDTH_IN, plain_text, settings, written
 
 DASHES: tuple[Any, ...] = ("-", (0, (7, 2.6)), (0, (1.8, 1.8)), (0, (8, 2, 2, 2)))
 DASH_ARRAYS = ("", "7 2.5", "2 2", "8 2 2 2")
 MARKERS = "osD^vPX*"
 COLOURS = 8
+SMALLEST_DRAWN, LARGEST_DRAWN = 1e-30, 1e30
+"""No measurement lies outside; an imported row may, and an axis over it would overflow."""
 SAME_LINE = 0.02
 """Two lines whose shared points differ by less than this (natural logarithm) lie on each other."""
 
@@ -72,13 +74,18 @@ def status_word(status: Status) -> str:
     return WORDS.get(status, str(status))
 
 
+def case_word(cell: CaseSummary) -> str:
+    """The word for how a case ended."""
+    return status_word(cell.status) if cell.counted else SET_ASIDE
+
+
 def missing_word(cell: CaseSummary | None, metric: str) -> str | None:
     """What stands where a point has no place on a logarithmic axis; None where it has one."""
     if cell is None:
         return "not run"
-    value = cell.values.get(metric) if cell.status is Status.OK else None
+    value = cell.values.get(metric) if cell.usable else None
     if value is None:
-        return "not measured" if cell.status is Status.OK else status_word(cell.status)
+        return "not measured" if cell.usable else case_word(cell)
     return None if value.median > 0 else f"{units.in_unit(0, units.metric_unit(metric))}"
 
 
@@ -115,6 +122,8 @@ def nice_ticks(low: float, high: float, binary: bool) -> list[float]:
 def limits(values: Sequence[float]) -> tuple[float, float]:
     """Room above and below, and never less than a factor of four: a small difference must look small."""
     low, high = min(values), max(values)
+    if low < SMALLEST_DRAWN or high > LARGEST_DRAWN:
+        raise ValueError(f"values from {low:.2g} to {high:.2g} fit on no axis")
     widen = max(1.0, math.sqrt(4.0 / (high / low)))
     pad = max((high / low) ** 0.06, 1.12)
     return low / widen / pad, high * widen * pad
@@ -191,7 +200,7 @@ def panel(facet: Facet, labels: Sequence[str], metric: str, *, swept: str, chose
 def _near(a: Sequence[tuple[float, Spread]], b: Sequence[tuple[float, Spread]]) -> bool:
     other = dict(b)
     shared = [(value.median, other[x].median) for x, value in a if x in other]
-    return bool(shared) and all(abs(math.log(first / second)) < SAME_LINE for first, second in shared)
+    return bool(shared) and all(abs(math.log(first) - math.log(second)) < SAME_LINE for first, second in shared)
 
 
 def coinciding(facet: Facet, labels: Sequence[str], metric: str) -> list[list[str]]:

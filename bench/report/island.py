@@ -9,6 +9,7 @@ here as well.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 
 from bench.records import Cost, Json, Run, canonical_json
@@ -21,7 +22,9 @@ TRIAL_COLUMNS = ("case", "result", "index", "attempt", "status", "samples", TIME
 
 
 def _ten_digits(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.10g}")
+    """Absent where it is no number that JSON knows: rounding may leave the range of a float."""
+    rounded = None if value is None else float(f"{value:.10g}")
+    return rounded if rounded is not None and math.isfinite(rounded) else None
 
 
 def island(runs: Sequence[Run], cases: Iterable[CaseSummary], now: str) -> Json:
@@ -38,7 +41,7 @@ def island(runs: Sequence[Run], cases: Iterable[CaseSummary], now: str) -> Json:
         where = points.setdefault(point, len(points))
         cost = next((result.cost for result in summary.counted if result.cost), Cost())
         case_rows.append(
-            [run_numbers[summary.run_id], case.key[:12], dict(case.subject), where, summary.arm, str(summary.status),
+            [run_numbers[summary.run_id], case.key[:12], dict(case.subject), where, summary.arm, summary.outcome,
              cost.flops, cost.bytes]
         )  # fmt: skip
         for result in summary.counted:

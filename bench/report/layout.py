@@ -14,6 +14,8 @@ from bench.report.summary import CaseSummary, is_baseline
 
 PREFERRED_SWEPT = ("seq_len", "tokens", "kv_len", "hidden_size", "intermediate_size", "vocab_size", "batch", "world_size")
 PASS_ORDER = tuple(str(pass_) for pass_ in Pass)
+LARGEST_SIZE = 1e30
+"""An axis of numbers beyond makes panels instead: an imported row may hold one that is no float."""
 MAX_LINES = 8
 """Lines that one chart carries before they cannot be told apart."""
 
@@ -89,7 +91,7 @@ def _is_number(value: Scalar) -> bool:
 def _order_key(value: Scalar) -> tuple[int, float, str]:
     if value in PASS_ORDER:
         return (0, float(PASS_ORDER.index(str(value))), "")
-    return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
+    return (0, value, "") if isinstance(value, int | float) else (1, 0.0, str(value))
 
 
 def _sweep_order(run: Run) -> list[str]:
@@ -107,7 +109,7 @@ def _swept_axis(columns: Mapping[str, list[Scalar]], sweep: Sequence[str]) -> st
     numeric = [
         axis
         for axis, values in columns.items()
-        if len(set(values)) > 1 and all(_is_number(v) and isinstance(v, int | float) and v > 0 for v in values)
+        if len(set(values)) > 1 and all(_is_number(v) and isinstance(v, int | float) and 0 < v < LARGEST_SIZE for v in values)
     ]
     return min(numeric, key=rank, default=None)
 
@@ -137,7 +139,7 @@ def _facet(run: Run, values: Mapping[str, Scalar], cases: Sequence[CaseSummary],
     for summary in cases:
         x = summary.axis(swept) if swept else None
         cells[summary.label, x if isinstance(x, int | float) else None] = summary
-    xs = sorted({x for _, x in cells}, key=lambda x: -1.0 if x is None else float(x))
+    xs = sorted({x for _, x in cells}, key=lambda x: -1.0 if x is None else x)
     labels = tuple(dict.fromkeys(summary.label for summary in cases))
     baseline = next((s.label for s in cases if is_baseline(run, s.case)), None)
     return Facet(dict(values), tuple(xs), labels, cells, baseline)

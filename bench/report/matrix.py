@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bench.judge.rates import TOKENS
-from bench.records import Status
 from bench.report.answers import FEW_TRIALS
 from bench.report.figures import status_word
 from bench.report.layout import Facet
@@ -51,10 +50,10 @@ def _cell(facet: Facet, label: str, x: float | int | None, row_ids: Mapping[tupl
     summary = facet.cells.get((label, x))
     if summary is None:
         return MatrixCell(None, None, None, None, None, "", None, None, False, None, None, None)
-    usable = summary.status is Status.OK
+    usable = summary.usable
     time, peak = (summary.values.get(metric) if usable else None for metric in (TIME, PEAK))
     base = facet.cells.get((facet.baseline, x)) if facet.baseline and facet.baseline != label else None
-    base_values = base.values if base is not None and base.status is Status.OK else {}
+    base_values = base.values if base is not None and base.usable else {}
     base_time, base_peak = base_values.get(TIME), base_values.get(PEAK)
     tint = ""
     if time and base_time and min(time.n, base_time.n) >= FEW_TRIALS and not time.overlaps(base_time):

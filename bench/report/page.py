@@ -59,7 +59,7 @@ def _templates() -> Templates:
     )
     made.globals.update(
         value_words=value_words, ratio_words=ratio_words, rate_words=rate_words,
-        status_words=STATUS_WORDS, word=figures.status_word,
+        status_words=STATUS_WORDS, word=figures.status_word, case_word=figures.case_word,
         range_words=lambda value, metric: units.range_in_unit(value.low, value.high, units.metric_unit(metric)),
         TIME=TIME, PEAK=PEAK, SAVED=SAVED, dash_arrays=figures.DASH_ARRAYS, marker_paths=MARKER_PATHS,
         shown_readings=SHOWN_READINGS, version=__version__, method_version=METHOD_VERSION, metrics=METRICS, few_trials=FEW_TRIALS,

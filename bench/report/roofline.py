@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.records import Status
 from bench.report import units
-from bench.report.figures import DASHES, Style
+from bench.report.figures import DASHES, LARGEST_DRAWN, SMALLEST_DRAWN, Style
 from bench.report.layout import Section
 from bench.report.summary import CaseSummary
 from bench.report.svg import CARD, GRID, INK, MUTED, SERIES, WIDTH_IN, plain_text, settings, written
@@ -74,6 +74,8 @@ def _roofline(section: Section, dtype: str, chosen: dict[str, Style], prefix: st
     sources = f"Solid: {moved.source}; {flops.source}."
     if sheet and promised:
         sources += f" Dashed: {sheet.model} data sheet ({sheet.source})."
+    if not all(SMALLEST_DRAWN < number < LARGEST_DRAWN for _, x, y in coordinates for number in (x, y)):
+        return None  # an imported row may hold a time that gives a rate which no axis carries
     svg = _draw(section, dtype, coordinates, Roof(moved.per_s, flops.per_s), promised, chosen, prefix)
     return Roofline(dtype, svg, sources)
 

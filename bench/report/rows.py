@@ -12,7 +12,7 @@ from bench.records import METRICS, Check, Json, Result, Scalar, Status, fingerpr
 from bench.report import units
 from bench.report.layout import Section
 from bench.report.rates import above_words, all_rates, clock_wandered, cycles_words
-from bench.report.summary import CYCLES, KERNELS, PEAK, SAVED, SHOWS_SPEED, TIME, CaseSummary
+from bench.report.summary import CYCLES, KERNELS, PEAK, SAVED, SET_ASIDE, SHOWS_SPEED, TIME, CaseSummary
 from bench.report.units import shorten
 
 SHOWN_REASON = 4000
@@ -91,7 +91,12 @@ class Row:
 
     @property
     def has_values(self) -> bool:
-        return self.status is Status.OK
+        return self.status is Status.OK and bool(self.results)
+
+    @property
+    def outcome(self) -> str:
+        """The status, or that no row of the case counts."""
+        return str(self.status) if self.results else SET_ASIDE
 
 
 def _nearness(check: Check) -> float:
@@ -197,7 +202,7 @@ def _row(
     aside = [(r, why) for r, why in summary.set_aside] if leading else []
     trials = [_trial_line(summary, r, None) for r in results] + [_trial_line(summary, r, why) for r, why in aside]
     log, cut = _tail(next((r.log for r in results if r.log), ""), depth.log_limit(status))
-    reasons = Counter(r.reason for r in results if r.reason)
+    reasons = Counter(r.reason for r in results if r.reason) if results else Counter(why for _, why in aside)
     notes = {f"{m.metric}: {m.note}" for r in results for m in r.measurements if m.note and m.metric not in SHOWS_SPEED}
     if not summary.time_withheld:
         notes |= {f"{m.metric}: {m.note}" for r in results for m in r.measurements if m.note and m.metric in SHOWS_SPEED}

@@ -24,6 +24,10 @@ CYCLES = "cycles"
 KERNELS = "kernels_per_call"
 
 
+SET_ASIDE = "set aside"
+"""How a case ended whose rows are all excluded: it has no status, since nothing of it counts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """One value of a case: the median over its trials with the lowest, the highest, and how many trials there were."""
@@ -70,7 +74,7 @@ class CaseSummary:
     arm: str
     run_id: str
     status: Status
-    """`incorrect` if any trial was, else `ok` if any trial was, else the most frequent."""
+    """`incorrect` if any trial was, else `ok` if any trial was, else the most frequent. See `outcome` for what to show."""
     counted: tuple[Result, ...]
     """Rows of the last attempt that nobody excluded, by trial index."""
     set_aside: tuple[tuple[Result, str], ...]
@@ -82,6 +86,21 @@ class CaseSummary:
     time_withheld: str | None = None
     reach: Reach = field(default_factory=Reach)
     """The same for all cases of a run."""
+
+    @property
+    def outcome(self) -> str:
+        """The status, or `set aside` where no row counts."""
+        return str(self.status) if self.counted else SET_ASIDE
+
+    @property
+    def usable(self) -> bool:
+        """Whether the case has values to show."""
+        return self.status is Status.OK and bool(self.counted)
+
+    @property
+    def trials_with_row(self) -> int:
+        """Trials that were measured, excluded or not: one that was measured anew counts once."""
+        return len({result.trial.index for result in (*self.counted, *(result for result, _ in self.set_aside))})
 
     @property
     def timed(self) -> Timed | None:
@@ -112,7 +131,9 @@ class CaseSummary:
 
     @property
     def reason(self) -> str | None:
-        """The first reason of a row with this case's status."""
+        """The first reason of a row with this case's status; why it was set aside where no row counts."""
+        if not self.counted:
+            return next((why for _, why in self.set_aside), None)
         return next((r.reason for r in self.counted if r.status is self.status and r.reason), None)
 
     @property

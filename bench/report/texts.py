@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import math
+import unicodedata
 from collections.abc import Mapping, Sequence
 
 from bench.judge.rates import Rate
-from bench.records import Json, Result, Run, Status
+from bench.records import Json, Result, Run
 from bench.report import units
 from bench.report.answers import QUESTIONS, doubts, readings, value_words
-from bench.report.figures import status_word
+from bench.report.figures import case_word
 from bench.report.layout import Section, sections
 from bench.report.rates import rate_words, reach_words
 from bench.report.summary import PEAK, SAVED, TIME, CaseSummary, Reach, Spread, gather
@@ -18,9 +20,17 @@ from bench.report.summary import PEAK, SAVED, TIME, CaseSummary, Reach, Spread, 
 ROWS_SCHEMA = 1
 
 
+def _inert(text: str, *, keep: str = "") -> str:
+    """`text` with its control, format and separator characters spelled out, since this may be read in a terminal; `keep` stays."""
+    return "".join(
+        char if char in keep or unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} else f"\\x{ord(char):02x}"
+        for char in text
+    )
+
+
 def _cell_text(text: str) -> str:
-    """Text that can neither end a table cell nor become markup."""
-    flat = " ".join(text.split())
+    """Text that can neither end a table cell, nor become markup, nor steer a terminal."""
+    flat = _inert(" ".join(text.split()))
     for character in "\\`*_[]<>|#~":
         flat = flat.replace(character, "\\" + character)
     return flat.replace("&", "&amp;")
@@ -51,13 +61,13 @@ def _table(section: Section) -> list[str]:
     ]
     lines = ["| " + " | ".join(_cell_text(name) for name in names) + " |", "|" + " --- |" * len(names)]
     for summary in section.in_order():
-        ok = summary.status is Status.OK
+        ok = summary.usable
         numbers = [
             value_words(summary.values[metric], metric) if ok and metric in summary.values else "–"
             for metric in (TIME, PEAK, SAVED)
         ]
         numbers.insert(1, _rate_text(summary))
-        status = status_word(summary.status) + (f": {summary.reason[:120]}" if summary.reason else "")
+        status = case_word(summary) + (f": {summary.reason[:120]}" if summary.reason else "")
         axes = ["–" if (value := summary.axis(axis)) is None else str(value) for axis in section.axes]
         cells = [*axes, summary.label, status, str(summary.counts.get(summary.status, 0)), *numbers]
         lines.append("| " + " | ".join(_cell_text(cell) for cell in cells) + " |")
@@ -70,7 +80,10 @@ def render_markdown(runs: Sequence[Run], results: Sequence[Result]) -> str:
     for run in runs:
         cases, reach = gather(run, results)
         lines += [f"## {_cell_text(run.question or run.suite)}", ""]
-        lines += [f"Suite {_cell_text(run.suite)}, run {_cell_text(run.id)}, {run.started_at}, {_cell_text(run.device)}.", ""]
+        lines += [
+            f"Suite {_cell_text(run.suite)}, run {_cell_text(run.id)}, {_cell_text(run.started_at)}, {_cell_text(run.device)}.",
+            "",
+        ]
         for section in sections(run, cases):
             for metric, words in QUESTIONS:
                 for reading in readings(section, metric):
@@ -99,10 +112,13 @@ def _spread_data(value: Spread | None) -> Json:
 
 
 def _rate_data(rate: Rate | None) -> Json:
-    if rate is None:
-        return None
-    shares = {name: {"value": share.value, "of_per_s": share.ceiling.per_s, "source": share.ceiling.source}
-              for name, share in (("measured", rate.measured), ("data_sheet", rate.data_sheet)) if share}  # fmt: skip
+    if rate is None or not math.isfinite(rate.per_s):
+        return None  # work over a time that only an imported row can hold
+    shares = {
+        name: {"value": share.value, "of_per_s": share.ceiling.per_s, "source": share.ceiling.source}
+        for name, share in (("measured", rate.measured), ("data_sheet", rate.data_sheet))
+        if share and math.isfinite(share.value)
+    }
     return {"per_s": rate.per_s, "shares": shares}
 
 
@@ -114,7 +130,7 @@ def _case_data(summary: CaseSummary) -> dict[str, Json]:
         **case.point_data(),
         "subject": dict(case.subject),
         "arm": summary.arm,
-        "status": str(summary.status),
+        "status": summary.outcome,
         "reason": summary.reason,
         "trials": {str(status): n for status, n in summary.counts.items()},
         "metrics": {metric: _spread_data(value) for metric, value in summary.values.items()},
@@ -144,8 +160,11 @@ def rows_json(runs: Sequence[Run], results: Sequence[Result]) -> Json:
 
 
 def _safe(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    text = _inert(value, keep="\n\t")
     # A spreadsheet runs a cell that begins like a formula.
-    return "'" + value if isinstance(value, str) and value[:1] in "=+-@\t\r" and value != "-" else value
+    return "'" + text if value[:1] in ("=", "+", "-", "@", "\t", "\r") and value != "-" else text
 
 
 def rows_csv(runs: Sequence[Run], results: Sequence[Result]) -> str:
@@ -173,6 +192,6 @@ def rows_csv(runs: Sequence[Run], results: Sequence[Result]) -> str:
         command = next((result.command for result in summary.counted), None)
         line = [summary.run_id, case.workload, *(case.subject.get(slot) for slot in slots),
                 *(summary.axis(axis) for axis in fixed), *(case.params.get(name) for name in params), summary.arm,
-                "yes" if position >= len(questions) else "no", str(summary.status), summary.reason, *numbers, command]  # fmt: skip
+                "yes" if position >= len(questions) else "no", summary.outcome, summary.reason, *numbers, command]  # fmt: skip
         writer.writerow([_safe(cell) for cell in line])
     return out.getvalue()

@@ -6,6 +6,7 @@ Inside the product everything is seconds and bytes; ms and GiB begin here. Decim
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from bench.records import METRICS, Json, Scalar
@@ -16,6 +17,9 @@ TIME: Ladder = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 MEMORY: Ladder = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 FREQUENCY: Ladder = ((1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz"), (1.0, "Hz"))
 COUNT: Ladder = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+
+NO_FLOAT = 10**300
+"""Whole numbers from here on are no measurement, and few of them fit in a float; imported rows may hold them."""
 
 EN_DASH = "–"
 NO_BREAK = "\u00a0"
@@ -129,6 +133,10 @@ def fact(name: str, value: Scalar) -> str:
         return "not known"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, int) and abs(value) >= NO_FLOAT:
+        return f"about {'-' if value < 0 else ''}1e{math.log10(abs(value)):.0f}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, int | float):
         last = name.rsplit(".", 2)
         for part in reversed(last):

@@ -132,15 +132,15 @@ def _nowhere(facet: Facet) -> tuple[tuple[str, str, str | None], ...]:
     found = []
     for label in facet.labels:
         cells = facet.row(label)
-        if all(cell.status is not Status.OK for cell in cells):
-            words = ", ".join(dict.fromkeys(figures.status_word(cell.status) for cell in cells))
+        if not any(cell.usable for cell in cells):
+            words = ", ".join(dict.fromkeys(figures.case_word(cell) for cell in cells))
             found.append((label, words, cells[0].reason))
     return tuple(found)
 
 
 def _batches(facet: Facet) -> list[list[str]]:
     """Subjects with a value, at most MAX_LINES together; the baseline stands in each batch."""
-    drawn = [label for label in facet.labels if any(cell.status is Status.OK for cell in facet.row(label))]
+    drawn = [label for label in facet.labels if any(cell.usable for cell in facet.row(label))]
     if len(drawn) <= MAX_LINES:
         return [drawn] if drawn else []
     base = [facet.baseline] if facet.baseline in drawn and facet.baseline else []
@@ -186,19 +186,25 @@ def _panels(
     if room < 2 * len(batches):
         return [], f"This page draws {MAX_PANELS} charts at most; the numbers of this panel are in the matrix."
     panels = []
+    undrawn = None
     for number, labels in enumerate(batches, 1):
         part = f" ({number} of {len(batches)})" if len(batches) > 1 else ""
         for metric in (TIME, PEAK):
             name = f"{prefix}{number}{metric[0]}"
-            svg = (
-                dots(facet, labels, metric, swept=section.swept, chosen=chosen, prefix=name)
-                if few or section.swept is None
-                else figures.panel(facet, labels, metric, swept=section.swept, chosen=chosen, prefix=name)
-            )
+            try:
+                svg = (
+                    dots(facet, labels, metric, swept=section.swept, chosen=chosen, prefix=name)
+                    if few or section.swept is None
+                    else figures.panel(facet, labels, metric, swept=section.swept, chosen=chosen, prefix=name)
+                )
+            except (ValueError, ArithmeticError) as error:
+                # One strange imported row must not cost the reader the page.
+                undrawn = f"{figures.TITLES[metric].capitalize()}: no chart: {error}"
+                continue
             if svg:
                 title = f"{figures.TITLES[metric].capitalize()}{part}"
                 panels.append(Panel(title, _hint(facet, section.swept), svg, _growths(section, found, labels, metric)))
-    return panels, None
+    return panels, undrawn
 
 
 def _section_view(section: Section, ident: str, rows: Sequence[Row], drawn: int) -> tuple[SectionView, int]:

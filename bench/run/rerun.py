@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bench.errors import DeviceError, SelectionError
 from bench.machine import find_device
-from bench.records import METRICS, Case, Result
+from bench.records import METRICS, Case, Result, Status
 from bench.run.canaries import is_canary
 from bench.run.commands import case_filters
 from bench.run.execute import Progress, RunSummary, execute, silent
@@ -34,13 +34,23 @@ class Rerun:
     new_medians: Mapping[str, float]
 
 
+SHOWS_SPEED = frozenset({"time_s", "cycles"})
+"""What a case with wrong numbers must not show, not even of its trials that were right."""
+
+
 def trial_medians(rows: Sequence[Result]) -> dict[str, float]:
-    """Metric to the median over rows of each row's median, for what is measured of the subject (not of the harness)."""
+    """Metric to the median over `ok` rows of each row's median, for what is measured of the subject (not of the harness).
+
+    Without time and cycles where any row is incorrect.
+    """
+    withheld = SHOWS_SPEED if any(row.status is Status.INCORRECT for row in rows) else frozenset()
     found: dict[str, list[float]] = {}
     for row in rows:
+        if row.status is not Status.OK:
+            continue
         for measurement in row.measurements:
             known = METRICS.get(measurement.metric)
-            if measurement.scope == "trial" and not (known and known.harness):
+            if measurement.scope == "trial" and measurement.metric not in withheld and not (known and known.harness):
                 found.setdefault(measurement.metric, []).append(median(measurement.samples))
     return {metric: median(values) for metric, values in found.items()}
 

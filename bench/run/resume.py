@@ -121,6 +121,8 @@ def _start_anew(
     for block in plan.blocks:
         old = by_point.get(block[0].case.point_key, [])
         attempt = max((row.trial.attempt for row in old), default=0)
+        if old and all(row.excluded_reason for row in old if row.trial.attempt == attempt):
+            attempt += 1  # it was to be started anew, and whoever was about to do so was stopped before the first row
         block = tuple(dataclasses.replace(trial, attempt=attempt) for trial in block)
         unfinished = any(trial.key not in finished for trial in block)
         # Rows that needed no process name no device, and hold anywhere.

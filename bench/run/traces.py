@@ -138,6 +138,7 @@ _PHASES_OF: dict[str, tuple[str, ...]] = {
     "sampling_s": ("sampling",),
     "memory_s": ("memory", "saved"),
     "proof_s": ("proof",),
+    "exit_s": ("replied",),
 }
 
 

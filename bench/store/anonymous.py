@@ -1,73 +1,145 @@
 """Rows fit to be shown to everybody: the same numbers and ids, without what tells the machine's owner, folders or neighbours.
 
-What goes: folders of the run's options, absolute paths in texts (their last two parts stay), logs of rows whose reason says all,
-names of other processes, and the vendor's suffix of the kernel's release. A GPU's UUID becomes a word that is the same for the same
-GPU, because it is a blocking factor: rows of one GPU can still be told from those of another.
+A record is dumped, every text in it is scrubbed, and it is loaded again. What goes: secrets, the names of user, home and host, folders
+(public_text.py), labels, logs of rows whose reason says all, names of other processes, and the vendor's suffix of the kernel's release.
+What stays as it is: ids, units, times, and what a case is, since its key depends on it. A GPU's UUID becomes a word that is the same
+for the same GPU, because it is a blocking factor: rows of one GPU can still be told from those of another.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bench.records import Environment, Result, Run, Scalar, Status, fingerprint
-
-if TYPE_CHECKING:
-    from bench.records import Json
+from bench.machine import scrub
+from bench.records import Json, Result, Run, Status, dump, fingerprint, load
+from bench.store.public_text import Owner, path_name, short_command, short_paths
 
 _SPEAK_FOR_THEMSELVES = (Status.OK, Status.UNAVAILABLE, Status.UNSUPPORTED)
-_PATH = re.compile(r"(?<![\w.:/])/(?:[^\s/:'\"]+/)+[^\s/:'\"]*")
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
+_UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
+_GPU_WORD = re.compile(r"gpu-[0-9a-f]{12}")
 
-
-def short_paths(text: str) -> str:
-    """Absolute paths cut to their last two parts: `/home/me/site/flash_attn/x.py` becomes `flash_attn/x.py`."""
-    return _PATH.sub(lambda found: "/".join(PurePath(found.group()).parts[-2:]), text)
+_EXACT_RUN = ("id", "seed", "device", "started_at", "finished_at", "state", "planned_trials", "parent_run_id", "harness_version")
+_EXACT_RESULT = (
+    *("id", "run_id", "status", "started_at", "duration_s", "seed", "phase", "rank", "cost"),
+    *("method_version", "harness_version"),
+)
+_EXACT_MEASUREMENT = ("metric", "unit", "samples", "scope", "calls_per_sample")
 
 
 def anonymous_run(run: Run) -> Run:
-    """The run without folders: plug-ins by file name, the suite by its own path where that is relative."""
-    options = {key: value for key, value in run.options.items() if key != "suite_folder"}
-    options["plugins"] = [PurePath(path).name for path in options.get("plugins", ())]
-    suite_file = short_paths(run.suite_file) if run.suite_file else run.suite_file
-    return dataclasses.replace(run, options=_texts(options), suite_file=suite_file, command=short_paths(run.command))
+    """The run without label and folders: plug-ins and what is under test by their last part."""
+    data = dump(run)
+    text = _cleaner(data)
+    shown = {key: value if key in _EXACT_RUN else _texts(value, text) for key, value in data.items()}
+    # Written to be read by others; only paths in it can say who wrote it.
+    for key in ("suite", "question"):
+        shown[key] = _without_paths(data[key])
+    shown["suite_data"] = _texts(data["suite_data"], _without_paths)
+    if "under_test" in shown["suite_data"]:
+        shown["suite_data"]["under_test"] = _last_parts(data["suite_data"]["under_test"], text)
+    shown["options"] = {key: value for key, value in shown["options"].items() if key not in ("suite_folder", "label")}
+    if "plugins" in shown["options"]:
+        shown["options"]["plugins"] = _last_parts(data["options"]["plugins"], text)
+    for owner, key in ((shown, "suite_file"), (shown["options"], "suite_file")):
+        if isinstance(file := owner.get(key), str):
+            owner[key] = path_name(file)
+    shown["command"] = short_command(data["command"], text)
+    for item in shown["revision"]:
+        if item["kind"] == "path":
+            item["name"] = _last_part(item["name"])
+    return load(Run, {**shown, "label": None})
 
 
 def anonymous_result(result: Result) -> Result:
     """The row with the same id and numbers."""
-    conditions = dict(result.conditions)
-    if (uuid := conditions.get("gpu_uuid")) is not None:
-        conditions["gpu_uuid"] = f"gpu-{fingerprint(uuid)[:12]}"
+    data = dump(result)
+    text = _cleaner(data)
+    shown = {key: value if key in _EXACT_RESULT else _texts(value, text) for key, value in data.items()}
+    shown["trial"] = {**data["trial"], "case": _texts(data["trial"]["case"], short_paths)}
+    shown["environment"] = {"hard": data["environment"]["hard"], "soft": _soft(shown["environment"]["soft"])}
+    shown["measurements"] = [
+        {key: value if key in _EXACT_MEASUREMENT else _texts(value, text) for key, value in one.items()}
+        for one in data["measurements"]
+    ]
+    shown["conditions"] = _conditions(data["conditions"], shown["conditions"])
+    shown["command"] = short_command(data["command"], text)
+    if result.status in _SPEAK_FOR_THEMSELVES:
+        shown["log"] = ""
+    return load(Result, shown)
+
+
+def same_once_anonymous(ours: Run | Result, theirs: Run | Result) -> bool:
+    """Whether one of two records (of one type) is the published form of the other; what cannot be published is not."""
+    if ours == theirs:
+        return True
+    anonymous: Callable[[Any], Any] = anonymous_run if isinstance(ours, Run) else anonymous_result
+    try:
+        return bool(anonymous(ours) == theirs or ours == anonymous(theirs))
+    except ValueError:
+        return False
+
+
+def _cleaner(data: Json) -> Callable[[str], str]:
+    """What cleans the texts of this record, which may itself tell who its owner is."""
+    owner = Owner.of(data)
+    return lambda text: _gpus(short_paths(owner.nameless(scrub(text))))
+
+
+def _without_paths(text: str) -> str:
+    return short_paths(scrub(text))
+
+
+def _gpus(text: str) -> str:
+    return _UUID.sub(lambda found: _gpu_word(found.group()), text)
+
+
+def _gpu_word(uuid: str) -> str:
+    return uuid if _GPU_WORD.fullmatch(uuid) else f"gpu-{fingerprint(uuid)[:12]}"
+
+
+def _last_part(text: str) -> str:
+    return PurePath(path_name(text)).name or text
+
+
+def _last_parts(entries: Json, text: Callable[[str], str]) -> Json:
+    if not isinstance(entries, list):
+        return _texts(entries, text)
+    return [text(_last_part(entry)) if isinstance(entry, str) else _texts(entry, text) for entry in entries]
+
+
+def _soft(soft: dict[str, Json]) -> dict[str, Json]:
+    release = _RELEASE.match(str(soft.get("kernel", "")))
+    return soft | ({"kernel": release.group()} if release else {})
+
+
+def _conditions(before: Mapping[str, Json], shown: dict[str, Json]) -> dict[str, Json]:
+    if isinstance(uuid := before.get("gpu_uuid"), str):
+        shown["gpu_uuid"] = _gpu_word(uuid)
     for name in ("busy_processes", "other_compute_processes"):
-        if name in conditions:
-            conditions[name] = [_nameless(entry) for entry in conditions[name]]
-    return dataclasses.replace(
-        result,
-        environment=Environment(dict(result.environment.hard), _soft(result.environment.soft)),
-        conditions=_texts(conditions),
-        command=short_paths(result.command),
-        reason=short_paths(result.reason) if result.reason else result.reason,
-        log="" if result.status in _SPEAK_FOR_THEMSELVES else short_paths(result.log),
-    )
-
-
-def _soft(soft: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    facts = {name: short_paths(value) if isinstance(value, str) else value for name, value in soft.items()}
-    release = _RELEASE.match(str(facts.get("kernel", "")))
-    return facts | ({"kernel": release.group()} if release else {})
+        if name in shown:
+            entries = before[name]
+            shown[name] = [_nameless(entry) for entry in entries] if isinstance(entries, list) else _nameless(entries)
+    return shown
 
 
 def _nameless(entry: Json) -> Json:
-    return {**entry, "name": "other"} if isinstance(entry, Mapping) else "other"
+    if isinstance(entry, Mapping):
+        return {"name": "other", **{key: value for key, value in entry.items() if key != "name" and _is_number(value)}}
+    return entry if _is_number(entry) else "other"
 
 
-def _texts(data: Any) -> Any:
-    """The same data with the paths in its texts cut."""
+def _is_number(value: Json) -> bool:
+    return value is None or isinstance(value, (bool, int, float))
+
+
+def _texts(data: Json, text: Callable[[str], str]) -> Json:
+    """The same data with every text in it cleaned, keys included."""
     if isinstance(data, str):
-        return short_paths(data)
+        return text(data)
     if isinstance(data, Mapping):
-        return {key: _texts(value) for key, value in data.items()}
-    return [_texts(value) for value in data] if isinstance(data, (list, tuple)) else data
+        return {text(key): _texts(value, text) for key, value in data.items()}
+    return [_texts(value, text) for value in data] if isinstance(data, list) else data

@@ -23,6 +23,7 @@ from bench import __version__
 from bench.errors import StoreError
 from bench.records import RECORD_VERSION, Json, Result, Run, RunState, TrialKey, dump, load
 from bench.store import queries, writes
+from bench.store.anonymous import same_once_anonymous
 from bench.store.models import ResultRow, RunRow
 
 R = TypeVar("R")
@@ -50,7 +51,8 @@ class ExportReport:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What an import found. A conflict is an id or a trial that is stored with other content: the stored row stays as it is."""
+    """What an import found. A conflict is an id or a trial that is stored with other content: the stored row stays as it is.
+    A row and its published form are the same."""
 
     runs_new: int = 0
     runs_same: int = 0
@@ -269,7 +271,7 @@ class _Import:
             self._runs_new += 1
             return
         # How far a run came is no part of what it is: a later export knows more.
-        if replace(ours[0], state=run.state, finished_at=run.finished_at) != run:
+        if not same_once_anonymous(replace(ours[0], state=run.state, finished_at=run.finished_at), run):
             self._conflicts.append(f"line {self._number}: run {run.id} is stored with other content; its results are kept out too")
             self._kept_out.add(run.id)
             return
@@ -317,7 +319,7 @@ class _Import:
 
     def _compare(self, connection: Connection, number: int, ours: Result, theirs: Result) -> None:
         # An exclusion is a remark on a result, so it is taken over; our own stays.
-        if replace(ours, excluded_reason=theirs.excluded_reason) != theirs:
+        if not same_once_anonymous(replace(ours, excluded_reason=None), replace(theirs, excluded_reason=None)):
             self._conflicts.append(f"line {number}: result {theirs.id} is stored with other content")
             return
         self._results_same += 1

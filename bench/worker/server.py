@@ -87,6 +87,8 @@ def _warm_triton() -> None:
         # By architecture where the release asks for one: 90 stands for all that the older of the two assemblers serves.
         version(90) if inspect.signature(version).parameters else version()
         options().hash()
+        # Asks ldconfig where the driver's library lies.
+        getattr(sys.modules.get("triton.backends.nvidia.driver"), "library_dirs", list)()
 
 
 def _facts() -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.cli.terminal import plain, shortened, table, width
+from bench.cli.terminal import json_text, plain, shortened, table, width
 
 
 def test_control_characters_are_spelled_out() -> None:
@@ -34,3 +36,11 @@ def test_long_cells_are_cut_and_say_so() -> None:
 
 def test_a_table_without_rows_has_its_heads() -> None:
     assert table(("a", "b"), []) == "a  b"
+
+
+def test_json_spells_out_what_would_steer_a_terminal_and_stays_the_same_data() -> None:
+    data = {"reason": "a\x1b[2J\x9b1m\u202eb\u200b\x7f\U000e0001é\n"}
+    text = json_text(data)
+    assert json.loads(text) == data
+    assert all(char == "\n" or char.isprintable() for char in text)
+    assert "é" in text

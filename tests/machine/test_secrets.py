@@ -24,13 +24,22 @@ from bench.machine.secrets import MASK, looks_secret, scrub, scrub_data
         "token",
         "GITHUB_PAT",
         "SSH_KEY",
+        "PGPASSWORD",
+        "SSHPASS",
+        "MYTOKEN",
+        "npm_config__authToken",
+        "myapikey",
+        "HTTP_AUTHORIZATION",
+        "MYSECRETS",
     ],
 )
 def test_names_that_look_secret(name: str) -> None:
     assert looks_secret(name)
 
 
-@pytest.mark.parametrize("name", ["TOKENIZERS_PARALLELISM", "MAX_TOKENS", "PWD", "OLDPWD", "MONKEY", "KEYBOARD", "PATH", "COMPASS"])
+@pytest.mark.parametrize(
+    "name", ["TOKENIZERS_PARALLELISM", "MAX_TOKENS", "PWD", "OLDPWD", "MONKEY", "KEYBOARD", "PATH", "COMPASS", "GIT_AUTHOR_NAME"]
+)
 def test_names_that_only_sound_like_it(name: str) -> None:
     assert not looks_secret(name)
 
@@ -68,6 +77,51 @@ def test_a_password_in_a_url_goes_and_the_rest_stays() -> None:
 
 def test_assigned_passwords_go() -> None:
     assert scrub("tool --api-key=abcd1234 PASSWORD=hunter2 n=3", variables={}) == f"tool --api-key={MASK} PASSWORD={MASK} n=3"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: <foo12345>",
+        "{'api_key': '<abcd1234>'}",
+        '{"api_key":"<abcd1234>"}',
+        "db_password = <hunter22>",
+        "tool --token=<abcdefgh> -n 3",
+        "tool --token <abcdefgh> -n 3",
+        "tool --hf-token '<abcdefgh>'",
+        "token: <a1b2c3d4>",
+        "{'token': '<abcdefgh>'}",
+        "client_secret=<abc12345>, next",
+    ],
+)
+def test_a_secret_goes_in_each_form_and_what_surrounds_it_stays(text: str) -> None:
+    value = text[text.index("<") + 1 : text.index(">")]
+    once = scrub(text.replace("<", "").replace(">", ""), variables={})
+    assert once == text.replace(f"<{value}>", MASK)
+    assert scrub(once, variables={}) == once
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tokens: 16384",
+        "tokens=128",
+        "token 5",
+        "token: 5",
+        "token: 16384",
+        "batch: {tokens: 16384}",
+        "{'tokens': 16384}",
+        "bench run x --set 'batch={tokens: 16384}' --filter tokens=16384",
+        "--max-tokens 16384",
+        "--tokenizer meta-llama",
+        "--token 163840",
+        "Unexpected token: identifier",
+        "secret-looking numbers",
+        "flops_per_token=12345678",
+    ],
+)
+def test_words_and_numbers_that_only_sound_secret_stay(text: str) -> None:
+    assert scrub(text, variables={}) == text
 
 
 @given(

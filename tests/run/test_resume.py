@@ -15,7 +15,7 @@ from bench.records import Status
 from bench.run import Plan, execute, resume, run_is_alive
 from bench.run.locks import run_lock
 from bench.run.plan import make_plan, trial_seed
-from bench.run.resume import _place_of
+from bench.run.resume import _place_of, _start_anew
 from bench.run.rows import describe
 from bench.store import Store
 from bench.suite import expand, parse_filters
@@ -123,3 +123,17 @@ def test_the_line_of_a_row_shows_every_parameter_that_varies() -> None:
     )
     assert "model=tiny seq_len=16 mask=sliding_window window=8 #0" in describe(row, ("mask", "window", "dtype"))
     assert "mask" not in describe(row)
+
+
+def test_a_block_whose_rows_were_set_aside_just_before_a_stop_is_measured_anew_as_a_whole(tmp_path: Path) -> None:
+    laboratory = Laboratory(tmp_path, ["eager", "sdpa_math"])
+    plan, *_ = laboratory.plan()
+    first = plan.trials[0]
+    aside = factories.result("run-1", first.case, status=Status.OK, excluded_reason="begun on another device")
+    aside = dataclasses.replace(aside, trial=first)
+    again, replaced = _start_anew(plan, [aside], [first.key], lambda row: True)
+    assert {trial.attempt for trial in again.trials if trial.case.point_key == first.case.point_key} == {1}
+    assert replaced == []
+    kept = dataclasses.replace(aside, excluded_reason=None)
+    again, replaced = _start_anew(plan, [kept], [first.key], lambda row: True)
+    assert {trial.attempt for trial in again.trials} == {0}

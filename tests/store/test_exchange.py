@@ -149,6 +149,8 @@ DAMAGES: dict[str, tuple[Callable[[list[Any]], None], str]] = {
     "nan": (lambda lines: lines.insert(3, b'{"a": NaN}\n'), r"line 4: not valid JSON \(NaN is no number"),
     "infinite": (lambda lines: lines[2].update(duration_s="1e999"), r"cannot be stored \(duration_s is inf"),
     "infinite sample": (lambda lines: lines[2]["measurements"][0]["samples"].append("1e999"), r"line 3: not a valid result .*finite"),
+    "negative time": (lambda lines: lines[2]["measurements"][0]["samples"].append(-1e-3), r"line 3: not a valid result .*negative"),
+    "negative bytes": (lambda lines: lines[2]["measurements"][1].update(samples=[-1]), r"line 3: not a valid result .*negative"),
     "huge integer": (lambda lines: lines.insert(3, b'{"a": ' + b"9" * 5000 + b"}\n"), r"line 4: not valid JSON"),
     "deep": (lambda lines: lines[2].update(conditions={"a": _deep(70)}), r"line 3: nested deeper than 64"),
     "very deep": (lambda lines: lines.insert(3, b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}\n"), r"line 4: nested too deep"),
@@ -246,3 +248,17 @@ def test_an_export_equals_what_dataclasses_say(store: Store) -> None:
     line = exported(store)[2]
     assert line["kind"] == "result"
     assert set(line) - {"kind"} == {field.name for field in dataclasses.fields(store.results([run.id])[0])}
+
+
+def test_a_growth_may_be_negative_where_others_give_memory_back(store: Store) -> None:
+    run = factories.run()
+    store.add_run(run)
+    shrunk = factories.measurement("device_used_bytes", (-4096.0,))
+    store.add_result(factories.result(run.id, measurements=(shrunk,)))
+    assert store.results([run.id])[0].measurements == (shrunk,)
+
+
+@pytest.mark.parametrize("metric", ["time_s", "peak_bytes", "cycles", "sm_clock_hz", "kernels_per_call"])
+def test_no_other_number_may_be_negative(metric: str) -> None:
+    with pytest.raises(ValueError, match=f"{metric}: a sample of -1 .* is negative"):
+        factories.measurement(metric, (1.0, -1.0))

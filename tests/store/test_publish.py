@@ -77,9 +77,11 @@ def test_a_run_without_rows_cannot_be_published(store: Store, tmp_path: Path) ->
 
 
 def test_what_is_published_says_nothing_of_the_machines_owner(store: Store, tmp_path: Path) -> None:
-    run = factories.run(options={"suite_folder": "/home/ada/work", "plugins": ["/home/ada/secret/mine.py"], "profile": "quick"})
+    run = factories.run(
+        options={"suite_folder": "/home/hopper/work", "plugins": ["/home/hopper/secret/mine.py"], "profile": "quick"}
+    )
     store.add_run(run)
-    environment = factories.environment(kernel="6.1.0-ada-host+", note="/home/ada/lib/x.so")
+    environment = factories.environment(kernel="6.1.0-hopper-host+", note="/home/hopper/lib/x.so")
     rows = [
         factories.result(
             run.id,
@@ -87,24 +89,24 @@ def test_what_is_published_says_nothing_of_the_machines_owner(store: Store, tmp_
             environment=environment,
             status=status,
             reason=reason,
-            log="/home/ada/site/pkg/mod.py:7: warning",
-            conditions={"gpu_uuid": "GPU-1", "busy_processes": [{"name": "adas-game", "cores": 1.0}]},
+            log="/home/hopper/site/pkg/mod.py:7: warning",
+            conditions={"gpu_uuid": "GPU-1", "busy_processes": [{"name": "hoppers-game", "cores": 1.0}]},
         )
-        for number, (status, reason) in enumerate([(Status.OK, None), (Status.FAILED, "File /home/ada/site/pkg/mod.py broke")])
+        for number, (status, reason) in enumerate([(Status.OK, None), (Status.FAILED, "File /home/hopper/site/pkg/mod.py broke")])
     ]
     for row in rows:
         store.add_result(row)
     rows_file, _summary = publish(store, [store.find_run(run.id)], tmp_path / "published").files
     text = gzip.decompress(rows_file.read_bytes()).decode()
-    assert "ada" not in text
+    assert "hopper" not in text
     assert "GPU-1" not in text
     with Store.open(tmp_path / "other.db") as other:
         other.import_jsonl(rows_file)
         shown = other.results([run.id])
         assert [row.id for row in shown] == [row.id for row in rows]
         assert [row.measurements for row in shown] == [row.measurements for row in rows]
-        assert [row.log for row in shown] == ["", "pkg/mod.py:7: warning"]
-        assert shown[1].reason == "File pkg/mod.py broke"
+        assert [row.log for row in shown] == ["", "mod.py:7: warning"]
+        assert shown[1].reason == "File mod.py broke"
         assert other.find_run(run.id).options == {"plugins": ["mine.py"], "profile": "quick"}
         assert {row.conditions["gpu_uuid"] for row in shown} != {"GPU-1"}
         assert shown[0].environment.soft["kernel"] == "6.1.0"
