@@ -2,8 +2,8 @@
 
 Anybody may read them, so they say nothing of the machine's owner (anonymous.py).
 
-`<folder>/<device>/<suite>.jsonl.gz` with `<suite>.summary.json`. A repository must travel light, so all that is published together,
-rendered reports included, may take 3 MiB; what would be more is refused before anything is written.
+`<folder>/<device>/<suite>.jsonl.gz` with `<suite>.summary.json`. A repository must travel light, so all that lies in the folder may
+take 3 MiB together; what would be more is refused before anything is written.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The order of the passes is the method. Timing comes before everything that could disturb it (profilers, hooks, float64 references at
 the measured shape); memory, proof and the second check have passes of their own. The first check comes before the timing, because
-the time of wrong numbers is of no interest. Checks and proof belong to a case's first trial of a run (`Request.verify`): what is
+the time of wrong numbers is of no interest. Checks and proof are made until one trial of the case is kept as ok (`Request.verify`): what is
 built the same way computes the same way, and the other trials still look for numbers that are not finite. Failures before the
 hand-over are ours and raise; after it they are the subject's and become a status.
 
