@@ -10,7 +10,8 @@ from typing import BinaryIO
 import click
 
 from bench.cli.options import database_option, database_words, json_option
-from bench.cli.terminal import note, plain, say, say_json
+from bench.cli.terminal import note, say, say_json
+from bench.plaintext import plain
 
 CONFLICTS_SHOWN = 20
 

@@ -7,7 +7,8 @@ import dataclasses
 import click
 
 from bench.cli.options import database_option, json_option
-from bench.cli.terminal import note, plain, say, say_json
+from bench.cli.terminal import note, say, say_json
+from bench.plaintext import plain
 
 MARKS = {"ok": "  ok      ", "warn": "  warn    ", "problem": "  PROBLEM "}
 CONTINUED = " " * 10

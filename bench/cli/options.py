@@ -64,8 +64,8 @@ def database_words() -> str:
     context = click.get_current_context(silent=True)
     if context is None or context.get_parameter_source("database") is not click.core.ParameterSource.COMMANDLINE:
         return ""
-    from bench.cli.terminal import plain
     from bench.machine import scrub
+    from bench.plaintext import plain
 
     return f" --db {shlex.quote(plain(scrub(str(context.params['database']))))}"
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.cli.options import spell_duration
-from bench.cli.terminal import plain, say, table
+from bench.cli.terminal import say, table
 from bench.errors import Problem, SelectionError, StoreError, SuiteError
+from bench.plaintext import plain
 
 if TYPE_CHECKING:
     from bench.catalogue import Catalogue

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from bench.cli.options import database_option
-from bench.cli.terminal import json_text, note, plain, say
+from bench.cli.terminal import json_text, note, say
 from bench.errors import StoreError
+from bench.plaintext import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

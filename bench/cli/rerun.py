@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from bench.cli.options import database_option, json_option, spell_duration
-from bench.cli.terminal import note, plain, say, say_json, table
+from bench.cli.terminal import note, say, say_json, table
+from bench.plaintext import plain
 
 if TYPE_CHECKING:
     from bench.records import Result

@@ -11,7 +11,8 @@ from bench.cli.options import database_option, duration, json_option, plugin_opt
 from bench.cli.planning import plan_all, plan_data, say_plan
 from bench.cli.report import demand_writable
 from bench.cli.session import Session
-from bench.cli.terminal import plain, say, say_json
+from bench.cli.terminal import say, say_json
+from bench.plaintext import plain
 
 if TYPE_CHECKING:
     from bench.run import RunOptions

@@ -14,8 +14,9 @@ import click
 
 from bench.cli.options import database_words, spell_duration
 from bench.cli.planning import Planned
-from bench.cli.terminal import note, plain, say, say_json
+from bench.cli.terminal import note, say, say_json
 from bench.errors import BenchError, HarnessError
+from bench.plaintext import plain
 from bench.records import RunState
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.options import database_option, database_words, json_option
-from bench.cli.terminal import note, plain, say, say_json, table
+from bench.cli.terminal import note, say, say_json, table
+from bench.plaintext import plain
 
 if TYPE_CHECKING:
     from bench.records import Result, Run

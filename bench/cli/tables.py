@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from bench.cli.terminal import plain, table
+from bench.cli.terminal import table
+from bench.plaintext import plain
 
 if TYPE_CHECKING:
     from bench.records import Case, Result, Run, Scalar, TrialKey

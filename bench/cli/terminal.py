@@ -10,19 +10,9 @@ from typing import Any
 
 import click
 
+from bench.plaintext import STEERING, plain
+
 WIDEST_CELL = 60
-
-STEERING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode's categories of characters that move, hide or reorder text instead of being text."""
-
-
-def plain(text: str, *, lines: bool = False) -> str:
-    """`text` without control characters, since names and logs come from others and must not steer the terminal.
-
-    `lines` keeps line ends and tabs.
-    """
-    kept = "\n\t" if lines else ""
-    return "".join(char if char in kept or unicodedata.category(char) not in STEERING else f"\\x{ord(char):02x}" for char in text)
 
 
 def width(text: str) -> int:

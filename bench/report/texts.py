@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import math
-import unicodedata
 from collections.abc import Mapping, Sequence
 
 from bench.judge.rates import Rate
+from bench.plaintext import plain
 from bench.records import Json, Result, Run
 from bench.report import units
 from bench.report.answers import QUESTIONS, doubts, readings, value_words
@@ -20,17 +20,9 @@ from bench.report.summary import PEAK, SAVED, TIME, CaseSummary, Reach, Spread, 
 ROWS_SCHEMA = 1
 
 
-def _inert(text: str, *, keep: str = "") -> str:
-    """`text` with its control, format and separator characters spelled out, since this may be read in a terminal; `keep` stays."""
-    return "".join(
-        char if char in keep or unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} else f"\\x{ord(char):02x}"
-        for char in text
-    )
-
-
 def _cell_text(text: str) -> str:
     """Text that can neither end a table cell, nor become markup, nor steer a terminal."""
-    flat = _inert(" ".join(text.split()))
+    flat = plain(" ".join(text.split()))
     for character in "\\`*_[]<>|#~":
         flat = flat.replace(character, "\\" + character)
     return flat.replace("&", "&amp;")
@@ -162,7 +154,7 @@ def rows_json(runs: Sequence[Run], results: Sequence[Result]) -> Json:
 def _safe(value: object) -> object:
     if not isinstance(value, str):
         return value
-    text = _inert(value, keep="\n\t")
+    text = plain(value, lines=True)
     # A spreadsheet runs a cell that begins like a formula.
     return "'" + text if value[:1] in ("=", "+", "-", "@", "\t", "\r") and value != "-" else text
 

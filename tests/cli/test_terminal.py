@@ -7,7 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.cli.terminal import json_text, plain, shortened, table, width
+from bench.cli.terminal import json_text, shortened, table, width
+from bench.plaintext import plain
 
 
 def test_control_characters_are_spelled_out() -> None:
