@@ -9,64 +9,63 @@ conditions (`same_sm_share`).
 
 The two stamps stand outside the event pair, so that they cost the sample nothing; the cycles of the interval between them include
 the launch of a few kernels (about 5 us), so cycles of the call = clock (cycles / nanoseconds between the stamps) x time (events).
+
+Triton compiles both kernels in the first trial of a run only; see cuda_launch.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 
+from bench.worker.cuda_launch import Binary, kernels, parameter_types
+
 MOST_STAMPS = 2 * 20_000
 FIELDS = 3
+LONGEST_WAIT_NS = 2**31 - 1
 
 
-@contextlib.contextmanager
-def own_cache() -> Iterator[None]:
-    """Triton's cache is the clock's own meanwhile: each case compiles into an empty folder, and our kernels must not be anew each time.
+def _compiled() -> list[Binary]:
+    """Both kernels, made by Triton by launching each once."""
+    # Here and not above: a machine without a GPU has no Triton.
+    from bench.worker.cuda_kernels import spin, stamp
 
-    Triton looks the folder up whenever it compiles. The parent names ours in BENCH_CLOCK_CACHE_DIR; without that nothing changes.
-    """
-    ours, theirs = os.environ.get("BENCH_CLOCK_CACHE_DIR"), os.environ.get("TRITON_CACHE_DIR")
-    if ours is None or theirs is None:
-        yield
-        return
-    os.environ["TRITON_CACHE_DIR"] = ours
-    try:
-        yield
-    finally:
-        os.environ["TRITON_CACHE_DIR"] = theirs
+    scratch = torch.zeros(FIELDS, dtype=torch.int64, device="cuda")
+    made = (kernel[(1,)](scratch, 0, num_warps=1) for kernel in (stamp, spin))
+    return [Binary(kernel.metadata.name, kernel.asm["cubin"], parameter_types(kernel.asm["ptx"])) for kernel in made]
 
 
 class DeviceClock:
     """Stamps and waits on the current device's current stream."""
 
     def __init__(self) -> None:
-        # Here and not above: a machine without a GPU has no Triton.
-        from bench.worker.cuda_kernels import spin, stamp
-
-        self._stamp, self._spin = stamp, spin
+        folder = os.environ.get("BENCH_CLOCK_CACHE_DIR")
+        major, minor = torch.cuda.get_device_capability()
+        stems = [f"{name}-{major}{minor}" for name in ("stamp", "spin")]
+        self._stamp, self._spin = kernels(Path(folder) if folder else None, stems, _compiled)
         self._stamps = torch.zeros(FIELDS * MOST_STAMPS, dtype=torch.int64, device="cuda")
         self._waited = torch.zeros(1, dtype=torch.int64, device="cuda")
         self.used = 0
-        with own_cache():
-            self.stamp()
-            self.wait(1e-6)
-            torch.cuda.synchronize()
+        self.stamp()
+        self.wait(1e-6)
+        torch.cuda.synchronize()
         self.used = 0
 
     def stamp(self) -> int:
         """Enqueues a reading; returns its index. Beyond the buffer's end the last place is overwritten."""
         index = min(self.used, MOST_STAMPS - 1)
-        self._stamp[(1,)](self._stamps, index, num_warps=1)
+        self._stamp(_stream(), self._stamps.data_ptr(), index)
         self.used += 1
         return index
 
     def wait(self, seconds: float) -> None:
-        """Enqueues a kernel that ends `seconds` after it began, by the device's nanosecond timer."""
-        self._spin[(1,)](self._waited, int(seconds * 1e9), num_warps=1)
+        """Enqueues a kernel that ends `seconds` after it began, by the device's nanosecond timer. Raises ValueError above 2.1 s."""
+        nanoseconds = int(seconds * 1e9)
+        if nanoseconds > LONGEST_WAIT_NS:
+            raise ValueError(f"a wait of {seconds:g} s is longer than the kernel can count")
+        self._spin(_stream(), self._waited.data_ptr(), nanoseconds)
 
     def waited_s(self) -> float:
         """How long the last wait really lasted, by its own reading; synchronises."""
@@ -81,3 +80,7 @@ class DeviceClock:
             cycles_b, ns_b, sm_b = readings[last]
             clocks.append((cycles_b - cycles_a) / (ns_b - ns_a) * 1e9 if sm_a == sm_b and ns_b > ns_a else None)
         return clocks
+
+
+def _stream() -> int:
+    return torch.cuda.current_stream().cuda_stream
