@@ -122,6 +122,8 @@ class Implementation:
     description: str
     source: str
     """The file that declares it."""
+    tolerance: float | None = None
+    """Largest relative root mean square error of outputs and gradients, where it computes something else on purpose."""
 
     def declared_refusal(self, case: Case) -> str | None:
         """Why this implementation, by its own declaration, does not run the case; None where it does."""
@@ -184,9 +186,10 @@ def implementation(
     requires: Sequence[str] = (),
     devices: Sequence[str] = ("cpu", "cuda"),
     dtypes: Sequence[str] = ("fp32", "bf16", "fp16"),
-    passes: Sequence[str] = ("forward", "backward", "forward_backward"),
+    passes: Sequence[str] = tuple(Pass),
     proof: Mapping[str, Any] | None = None,
     refuses: Sequence[str] = (),
+    tolerance: float | None = None,
     workload: str | None = None,
 ) -> Callable[[Callable[[Any], Any]], Implementation]:
     """Declares the decorated builder as one way to fill the slot that its folder names (`workload` says it where there is no folder).
@@ -196,14 +199,19 @@ def implementation(
         devices, dtypes, passes: what it can; anything else makes the row `unsupported`.
         proof: names that must (`kernels`, `ops`) and must not (`not`) appear under the profiler, for all devices or by device.
         refuses: patterns of library messages that mean `unsupported` and not `failed`.
+        tolerance: relative root mean square error up to which outputs and gradients count as right, for what computes something else
+            on purpose (a quantized layer). Without it the rule of `bench.worker.check` holds, which grants rounding only.
 
-    Raises TypeError for a string where a list belongs, for an unknown word, and for a pattern that is no regular expression.
+    Raises TypeError for a string where a list belongs, for an unknown word, for a pattern that is no regular expression, and for a
+    tolerance that is no number above 0.
     """
     checked_requires = _texts("requires", requires)
     checked_devices = _texts("devices", devices, DEVICES)
     checked_dtypes = _texts("dtypes", dtypes, tuple(DTYPES))
     checked_passes = tuple(Pass(name) for name in _texts("passes", passes, tuple(Pass)))
     checked_refuses = _expressions("refuses", refuses)
+    if tolerance is not None and (isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not tolerance > 0):
+        raise TypeError(f"tolerance takes a number above 0, not {tolerance!r}")
 
     def decorate(builder: Callable[[Any], Any]) -> Implementation:
         module = inspect.getmodule(builder)
@@ -220,6 +228,7 @@ def implementation(
             refuses=checked_refuses,
             description=doc.strip().split("\n\n")[0].replace("\n", " "),
             source=inspect.getsourcefile(builder) or "",
+            tolerance=tolerance,
         )
 
     return decorate
@@ -247,11 +256,20 @@ class Bound:
     """A subject tied to a spec: the callable that is measured, and the parameters that it owns.
 
     `forward` maps named inputs to named outputs. `parameters` are the subject's own leaves by the workload's names; their gradients
-    are checked like those of the inputs.
+    are checked like those of the inputs. A parameter of `Workload.frozen` may be the original of what the subject has converted: it
+    is what the reference computes with.
     """
 
-    forward: Callable[[Mapping[str, torch.Tensor]], Mapping[str, torch.Tensor]]
+    forward: Callable[[Mapping[str, torch.Tensor]], Any]
     parameters: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    prepare: Callable[[int], None] | None = None
+    """Called untimed before every so many calls, where a call uses something up: gradients, a layer that is converted."""
+    phased: Callable[[Mapping[str, torch.Tensor], Callable[[str], None]], Any] | None = None
+    """The same call, which also tells the name of each of its phases when that begins; for what one call does in several."""
+    holdings: Callable[[], Mapping[str, Sequence[torch.Tensor]]] | None = None
+    """What it holds between calls, for the attribution of its peak: `parameters`, `gradients`, `optimizer_states`."""
+    observe: Callable[[Any], Mapping[str, torch.Tensor]] | None = None
+    """Makes named outputs, untimed, of what `forward` returned, where that is none; only in passes that do not differentiate."""
 
 
 Pick = Callable[[str, "torch.Tensor"], "torch.Tensor | None"]
@@ -273,6 +291,14 @@ class Workload(ABC):
     passes: ClassVar[tuple[Pass, ...]] = (Pass.FORWARD, Pass.BACKWARD, Pass.FORWARD_BACKWARD)
     constants: ClassVar[frozenset[str]] = frozenset()
     """Names of inputs that get no gradient (indices, masks)."""
+    defaults: ClassVar[Mapping[str, str]] = {}
+    """What fills a slot of which a suite says nothing; slots that are not here must be named."""
+    shorthands: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """A word that stands for several slots: its value fills each of them that has an implementation of that name."""
+    dtype_slot: ClassVar[str | None] = None
+    """The slot whose implementation decides the case's dtype (the only one that it declares); suites then name no dtype."""
+    error_of: ClassVar[str | None] = None
+    """The output whose error is a finding of its own (`output_error`) and not only a check."""
 
     @abstractmethod
     def spec(self, case: Case) -> Any:
@@ -322,8 +348,29 @@ class Workload(ABC):
         """A part of the measured problem that can be computed alone: its spec, and what it takes of each named tensor.
 
         `pick(name, tensor)` gets inputs, parameters and outputs by name and gradients as `grad_<name>`; None: this tensor has no
-        part that can be compared. None instead of a pair: nothing can be (random outputs).
+        part that can be compared. An output without a part is a mean over everything, and its outer gradient is the part's too. None
+        instead of a pair: nothing can be (random outputs).
         """
+
+    def frozen(self, spec: Any) -> frozenset[str]:
+        """Names of inputs and parameters that get no gradient; such parameters are not redrawn either. `constants` by default."""
+        return self.constants
+
+    def tolerance(self, spec: Any, declared: float) -> float:
+        """What an implementation's declared tolerance is for the numbers of this spec: the same, unless they are unusual on purpose."""
+        return declared
+
+    def stored_tensors(self, case: Case) -> Mapping[str, tuple[int, ...]]:
+        """Names and shapes of the tensors that the case takes from a folder of real weights; none by default."""
+        return {}
+
+    def with_weights(self, stored: Callable[[str], torch.Tensor]) -> Workload:
+        """The same workload with real weights, each got by its name from `stored`; itself where it can have none, as by default."""
+        return self
+
+    def findings(self, spec: Any, bound: Bound) -> Mapping[str, float]:
+        """What is found out beside time, peak and error: metric to value, in the metric's unit. After the timing; none by default."""
+        return {}
 
     def property_checks(self, spec: Any, bind: Callable[[Any], Bound], device: str, generator: torch.Generator) -> list[Check]:
         """Checks beyond comparison, such as the rate of dropout; `bind(spec)` builds the subject anew. None by default."""

@@ -29,6 +29,9 @@ Json = Any
 TrialKey = tuple[str, str, int, int]
 """(case key, arm, index, attempt): unique within a run."""
 
+MEMORY_LIMIT_PARAM = "memory_limit_bytes"
+"""The parameter of a case with a cap on what it may allocate on its device; a case without one lacks it."""
+
 FIXED_AXES = ("pass", "dtype", "device", "cache", "timer", "world_size")
 """Axes that every case has, beside its workload, subject and parameters."""
 
@@ -56,16 +59,18 @@ class Pass(StrEnum):
     """Which part of the computation is timed.
 
     FORWARD runs without autograd. BACKWARD times the backward alone, after an untimed forward. FORWARD_BACKWARD times both, as in
-    training.
+    training. STEP is one update of an optimizer, QUANTIZE the conversion of a layer: neither runs under autograd.
     """
 
     FORWARD = "forward"
     BACKWARD = "backward"
     FORWARD_BACKWARD = "forward_backward"
+    STEP = "step"
+    QUANTIZE = "quantize"
 
     @property
     def differentiates(self) -> bool:
-        return self is not Pass.FORWARD
+        return self in (Pass.BACKWARD, Pass.FORWARD_BACKWARD)
 
 
 def canonical_json(data: Json) -> str:
@@ -93,7 +98,7 @@ class Case:
     cache: str
     """`warm` or `cold`: whether the caches are flushed before each sample."""
     timer: str
-    """`wall` on a CPU; `events` or `cuda_graph` on CUDA."""
+    """`wall` on a CPU; `events`, `cuda_graph` or `wall` on CUDA."""
     params: Mapping[str, Scalar]
     """The workload's parameters with the dimensions of the model shape, all resolved."""
     world_size: int = 1
@@ -181,11 +186,31 @@ class Metric:
     """True for what the harness itself costs: shown apart, never compared between subjects."""
 
 
+PEAK_CAUSES = (
+    ("parameters", "parameters and buffers"),
+    ("gradients", "gradients"),
+    ("optimizer_states", "optimizer states, master copies included"),
+    ("inputs", "inputs"),
+    ("checkpoints", "inputs that checkpointing keeps"),
+    ("saved_activations", "what autograd keeps for the backward"),
+    ("loss", "made by the last projection and the loss"),
+    ("temporaries", "temporaries"),
+    ("other_residents", "resident before and without a name: workspaces of libraries"),
+    ("allocator_slack", "added to requests by the allocator's rounding"),
+    ("unattributed", "not accounted for"),
+)
+"""What a peak consists of, and in words."""
+
 METRICS: Mapping[str, Metric] = {
     metric.name: metric
     for metric in (
         Metric("time_s", "s", "lower", "one call of the pass; with several ranks the slowest rank of each call"),
         Metric("peak_bytes", "byte", "lower", "highest live tensor bytes during the pass, above what was resident before it"),
+        Metric("peak_total_bytes", "byte", "lower", "highest live tensor bytes during the pass, all that was resident included"),
+        *(
+            Metric(f"peak_{cause}_bytes", "byte", "lower", f"the part of peak_total_bytes that is {what}")
+            for cause, what in PEAK_CAUSES
+        ),
         Metric("saved_bytes", "byte", "lower", "bytes that autograd keeps between forward and backward, parameters excluded"),
         Metric("saved_input_bytes", "byte", "none", "the part of saved_bytes that is the pass's own inputs"),
         Metric("peak_reserved_bytes", "byte", "lower", "highest bytes that the caching allocator held, above the start (CUDA)"),
@@ -197,6 +222,20 @@ METRICS: Mapping[str, Metric] = {
         Metric("sm_clock_hz", "Hz", "none", "SM clock read on the device around each sample (CUDA)"),
         Metric("cycles", "cycle", "lower", "each sample of time_s times its SM clock (CUDA)"),
         Metric("kernels_per_call", "count", "lower", "device kernels that one call launches (CUDA)"),
+        Metric(
+            "output_error",
+            "ratio",
+            "lower",
+            "root mean square of the output's difference to the float64 reference, relative to that of the reference",
+        ),
+        Metric("update_error", "ratio", "lower", "distance of the parameters' change from fp32 AdamW's, relative to that change"),
+        Metric("weight_bytes", "byte", "lower", "what the converted layer holds: weights, scales and all"),
+        Metric("state_bytes", "byte", "lower", "what the optimizer keeps, on the device and off it"),
+        Metric("state_host_bytes", "byte", "lower", "the part of state_bytes that lies in host or managed memory"),
+        Metric("state_bytes_per_parameter", "byte", "lower", "state_bytes by the number of parameters"),
+        Metric("forward_s", "s", "lower", "the forward and the loss within one training step, in a pass of its own"),
+        Metric("backward_s", "s", "lower", "the backward within one training step, in a pass of its own"),
+        Metric("optimizer_s", "s", "lower", "clipping and update within one training step, in a pass of its own"),
         Metric("import_s", "s", "lower", "importing what the subject needs, in its own process", harness=False),
         Metric("build_s", "s", "lower", "building the subject: its builder and its modules"),
         Metric(
@@ -226,7 +265,7 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-_NEVER_NEGATIVE = frozenset({"s", "byte", "cycle", "Hz", "count"})
+_NEVER_NEGATIVE = frozenset({"s", "byte", "cycle", "Hz", "count", "ratio"})
 _SIGNED_METRICS = frozenset({"device_used_bytes"})
 """A growth as the driver sees it: other processes may give memory back meanwhile."""
 
@@ -259,7 +298,8 @@ class Check:
     """One comparison with the reference. The three numbers are kept whether it passed or not.
 
     A tensor passes when `error <= limit`, with limit = 2 x plain_error + 8 ulp of the reference's root mean square
-    + 32 eps of the accumulator (fp32; fp64 for fp64) x the reference's largest value.
+    + 32 eps of the accumulator (fp32; fp64 for fp64) x the reference's largest value. Where the implementation declares a tolerance
+    (it computes something else on purpose, as quantization does), errors are relative root mean squares and the limit is that.
     """
 
     tensor: str
@@ -267,7 +307,7 @@ class Check:
     at: str
     """`small` (whole, small shape), `measured` (a slice of the measured shape) or `finite`."""
     error: float | None
-    """Largest absolute difference to the float64 reference; None where it is not finite."""
+    """Largest absolute difference to the float64 reference, or the relative root mean square; None where it is not finite."""
     plain_error: float | None
     """The same for plain PyTorch in the case's dtype: the larger of two, as given and with each input's last bit flipped at random."""
     limit: float | None
@@ -363,6 +403,8 @@ class Request:
     device_index: int = 0
     device_uuid: str | None = None
     """Of the GPU whose lock the parent holds: the worker refuses another one. None on a CPU."""
+    weights: str | None = None
+    """Absolute path of a folder of real weights; the case names them by their content."""
 
 
 @dataclass(frozen=True, slots=True)

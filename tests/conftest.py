@@ -13,6 +13,14 @@ def _locks_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["BENCH_LOCK_DIR"] = str(tmp_path_factory.mktemp("locks") / "stepbench-locks")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _compile_caches_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What another process compiles meanwhile must not appear in the caches that a trial in this process watches."""
+    folder = tmp_path_factory.mktemp("compiled")
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
+    os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
+
+
 @pytest.fixture(autouse=True)
 def _no_settings_of_mine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BENCH_DB", raising=False)

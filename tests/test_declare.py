@@ -32,6 +32,8 @@ def builder(spec: Any) -> Any:
         ({"requires": [1]}, "requires takes a list of strings"),
         ({"devices": ["gpu"]}, "unknown devices gpu; known: cpu, cuda, cpu-interpreter"),
         ({"passes": ["backwards"]}, "unknown passes backwards; known: forward, backward, forward_backward"),
+        ({"tolerance": 0.0}, "tolerance takes a number above 0, not 0.0"),
+        ({"tolerance": "5 %"}, "tolerance takes a number above 0, not '5 %'"),
         ({"dtypes": ["fp8", "float"]}, "unknown dtypes float, fp8; known: fp32"),
     ],
 )

@@ -10,6 +10,9 @@ The first term grants what the dtype costs anybody; the second keeps a lucky, ex
 random. The largest of many rounding errors is itself a random number, and one draw of it is a poor yardstick (torch's own flash
 kernel in bf16 failed now and then by the first alone). Flipped last bits show how much the problem itself amplifies a rounding.
 
+An implementation that computes something else on purpose (a quantized layer) declares a tolerance instead: its relative root mean
+square error must stay below, in outputs and gradients alike. That error is then a finding, beside time and memory.
+
 The third term is for fp32, where the first two are tiny. A right kernel may form other intermediates than plain PyTorch, such as the
 row sums of dO * O in a flash backward, and differ in the last bits of *them*: the gradient of q of torch's flash kernel on a CPU is
 up to 3.6 times as far off as plain PyTorch's. The accumulator is fp32, or fp64 for fp64, so for bf16 and fp16 the term is nothing,
@@ -41,6 +44,7 @@ ULPS = 8.0
 ACCUMULATOR_EPS = 32.0
 TF32_EPS = 2.0**-10
 FLIP_SEED = 20_260_101
+LONE_GRADIENT = -0.5
 
 
 def ulp(value: float, dtype: str) -> float:
@@ -56,14 +60,20 @@ def _accumulator_eps(dtype: str) -> float:
 
 
 def compare(
-    name: str, at: str, dtype: str, got: torch.Tensor | None, plain: torch.Tensor, flipped: torch.Tensor, exact: torch.Tensor
+    name: str,
+    at: str,
+    dtype: str,
+    got: torch.Tensor | None,
+    plain: torch.Tensor,
+    flipped: torch.Tensor,
+    exact: torch.Tensor,
+    tolerance: float | None = None,
 ) -> Check:
     """One tensor of the subject against float64, beside the same of plain PyTorch: as given, and with last bits flipped."""
-    plain_errors = _largest_difference(plain, exact), _largest_difference(flipped, exact)
+    difference = _largest_difference if tolerance is None else relative_error
+    plain_errors = difference(plain, exact), difference(flipped, exact)
     plain_error = None if None in plain_errors else max(error for error in plain_errors if error is not None)
-    rms = float(exact.square().mean().sqrt()) if exact.numel() else 0.0
-    largest = float(exact.abs().max()) if exact.numel() else 0.0
-    limit = PLAIN_FACTOR * (plain_error or 0.0) + ULPS * ulp(rms, dtype) + ACCUMULATOR_EPS * _accumulator_eps(dtype) * largest
+    limit = tolerance if tolerance is not None else _rounding_limit(plain_error, dtype, exact)
     fault = None
     if got is None:
         fault = "the subject gave none"
@@ -73,11 +83,29 @@ def compare(
         fault = f"{got.dtype} instead of {plain.dtype}"
     if fault or got is None:
         return Check(name, at, None, plain_error, limit, False, fault)
-    error = _largest_difference(got, exact)
+    error = difference(got, exact)
     if error is None:
         return Check(name, at, None, plain_error, limit, False, "not finite")
-    detail = "plain PyTorch is not finite here" if plain_error is None else None
+    detail = None if tolerance is None else "relative root mean square, against the tolerance that the implementation declares"
+    if plain_error is None:
+        detail = "plain PyTorch is not finite here"
     return Check(name, at, error, plain_error, limit, error <= limit, detail)
+
+
+def _rounding_limit(plain_error: float | None, dtype: str, exact: torch.Tensor) -> float:
+    """The rule at the top of this file."""
+    rms = float(exact.square().mean().sqrt()) if exact.numel() else 0.0
+    largest = float(exact.abs().max()) if exact.numel() else 0.0
+    return PLAIN_FACTOR * (plain_error or 0.0) + ULPS * ulp(rms, dtype) + ACCUMULATOR_EPS * _accumulator_eps(dtype) * largest
+
+
+def relative_error(tensor: torch.Tensor, exact: torch.Tensor) -> float | None:
+    """Root mean square of the difference, relative to that of `exact` (absolute where that is 0); None where it is not finite."""
+    if not exact.numel():
+        return 0.0
+    size = float(exact.square().mean().sqrt())
+    error = float((tensor.detach().double() - exact).square().mean().sqrt()) / (size or 1.0)
+    return error if math.isfinite(error) else None
 
 
 def require(checks: Iterable[Check]) -> None:
@@ -91,11 +119,21 @@ def random_like(outputs: Tensors, generator: torch.Generator) -> dict[str, torch
     """Outer gradients: normal, of the shapes, dtypes and memory layouts of those outputs that can have any.
 
     The layout is part of it: in a model the gradient of an output comes back as the output lies, and a kernel that got another layout
-    would be timed with a copy that no training pays for.
+    would be timed with a copy that no training pays for. A lone number gets a power of two other than 1: a loss may round its gradients
+    before it knows what to multiply them by, and the product must not round them a second time.
     """
+    outer = {name: torch.empty_like(out.detach()) for name, out in outputs.items() if out.is_floating_point()}
     return {
-        name: fill_normal(torch.empty_like(out.detach()), generator) for name, out in outputs.items() if out.is_floating_point()
+        name: tensor.fill_(LONE_GRADIENT) if tensor.dim() == 0 else fill_normal(tensor, generator) for name, tensor in outer.items()
     }
+
+
+def starting_gradients(outputs: Tensors, generator: torch.Generator) -> dict[str, torch.Tensor]:
+    """Outer gradients of a timed call: 1 for a lone number, as where a training step starts its backward, and `random_like` else.
+
+    Some losses leave out the product with an outer gradient of 1. That others are honoured too is seen in the small check.
+    """
+    return {name: torch.ones_like(outer) if outer.dim() == 0 else outer for name, outer in random_like(outputs, generator).items()}
 
 
 def laid_out_like(outputs: Tensors, cotangents: Tensors) -> dict[str, torch.Tensor]:
@@ -114,11 +152,11 @@ def small_checks(subject: Subject, spec: Any, device: str, generator: torch.Gene
     inputs = workload.make_inputs(small, device, generator)
     kept = _copies(inputs), _copies(parameters)
     bound = subject.build(small, parameters)
-    track_gradients(workload, inputs, pass_)
-    outputs = bound.forward(inputs)
+    track_gradients(workload, small, inputs, pass_)
     with torch.no_grad():
-        cotangents = random_like(workload.reference(small, *kept), generator)
+        cotangents = random_like(workload.reference(small, *kept), generator) if pass_.differentiates else {}
     step = Step(bound, inputs, cotangents, pass_)
+    outputs = _outputs(step)
     alike = all(name in outputs and outputs[name].shape == cotangent.shape for name, cotangent in cotangents.items())
     if pass_.differentiates and alike:  # otherwise there is no backward to speak of, and the comparison says why
         step.backward(outputs, laid_out_like(outputs, cotangents))
@@ -132,17 +170,30 @@ def small_checks(subject: Subject, spec: Any, device: str, generator: torch.Gene
 
 
 def refill(workload: Workload, spec: Any, step: Step, generator: torch.Generator) -> None:
-    """New numbers into the very tensors that were timed."""
+    """New numbers into the very tensors that were timed, but for parameters that the subject may have converted."""
     workload.redraw(spec, step.inputs, generator)
+    frozen = workload.frozen(spec)
+    if not set(step.bound.parameters) - frozen:
+        return
     with torch.no_grad():
         for name, tensor in workload.make_parameters(spec, str(generator.device), generator).items():
-            step.bound.parameters[name].copy_(tensor)
+            if name not in frozen:
+                step.bound.parameters[name].copy_(tensor)
 
 
 def finite_checks(step: Step) -> Iterator[Check]:
     """One call: are all outputs and gradients finite?"""
     step.prepare()
-    yield from _finiteness(step, step())
+    yield from _finiteness(step, step.observed(step()))
+
+
+def _outputs(step: Step) -> Tensors:
+    """Named outputs of one forward, or of one call where the pass has no backward."""
+    if step.pass_.differentiates:
+        outputs: Tensors = step.bound.forward(step.inputs)
+        return outputs
+    step.prepare()
+    return step.observed(step())
 
 
 def _finiteness(step: Step, outputs: Tensors) -> Iterator[Check]:
@@ -150,13 +201,15 @@ def _finiteness(step: Step, outputs: Tensors) -> Iterator[Check]:
         yield _finite(name, tensor)
 
 
-def measured_checks(subject: Subject, spec: Any, step: Step) -> Iterator[Check]:
+def measured_checks(subject: Subject, spec: Any, step: Step, relative_errors: dict[str, float | None]) -> Iterator[Check]:
     """Finiteness of everything at the measured shape, and the slice. What is known comes before what takes more memory.
+
+    `relative_errors` gets the error of the output that the workload names (`error_of`), where the slice has it.
 
     Only copies of the slice are kept, so that no more is alive at once than in a timed call, but for what the reference needs.
     """
     step.prepare()
-    outputs = step()
+    outputs = step.observed(step())
     yield from _finiteness(step, outputs)
     part = subject.workload.slice(spec)
     if part is None:
@@ -168,8 +221,11 @@ def measured_checks(subject: Subject, spec: Any, step: Step) -> Iterator[Check]:
         return {name: tensor for name, tensor in taken.items() if tensor is not None}
 
     got = _copies(picked(outputs))
-    cotangents = _copies(picked(step.cotangents))
-    del outputs
+    # The outer gradient of an output that has no part, a mean over everything, is that of the part too.
+    cotangents = _copies({**step.cotangents, **picked(step.cotangents)})
+    named = {**outputs, **{f"grad_{name}": tensor for name, tensor in _leaves(step).items()}}
+    incomparable = frozenset(name for name, tensor in named.items() if pick(name, tensor.detach()) is None)
+    del outputs, named
     step.clear()
     if subject.case.pass_.differentiates:
         step.backward(step.bound.forward(step.inputs), _only(step.cotangents, pick))
@@ -179,25 +235,42 @@ def measured_checks(subject: Subject, spec: Any, step: Step) -> Iterator[Check]:
         step.clear()
     inputs = _copies(picked(step.inputs))
     parameters = _copies(picked(step.bound.parameters))
-    yield from _against_reference(subject, small, "measured", got, inputs, parameters, cotangents)
+    yield from _against_reference(subject, small, "measured", got, inputs, parameters, cotangents, relative_errors, incomparable)
 
 
-def track_gradients(workload: Workload, inputs: Tensors, pass_: Pass) -> None:
+def track_gradients(workload: Workload, spec: Any, inputs: Tensors, pass_: Pass) -> None:
     """Makes leaves of the inputs that get a gradient."""
+    frozen = workload.frozen(spec)
     for name, tensor in inputs.items():
-        if pass_.differentiates and name not in workload.constants and tensor.is_floating_point():
+        if pass_.differentiates and name not in frozen and tensor.is_floating_point():
             tensor.requires_grad_()
 
 
 def _against_reference(
-    subject: Subject, spec: Any, at: str, got: Tensors, inputs: Tensors, parameters: Tensors, cotangents: Tensors
+    subject: Subject,
+    spec: Any,
+    at: str,
+    got: Tensors,
+    inputs: Tensors,
+    parameters: Tensors,
+    cotangents: Tensors,
+    relative_errors: dict[str, float | None] | None = None,
+    incomparable: frozenset[str] = frozenset(),
 ) -> list[Check]:
     case, workload = subject.case, subject.workload
     plain = _reference(workload, spec, case.pass_, inputs, parameters, cotangents, None)
     exact = _reference(workload, spec, case.pass_, inputs, parameters, cotangents, torch.float64)
     inputs, parameters, cotangents = (_last_bits_flipped(tensors, case.dtype) for tensors in (inputs, parameters, cotangents))
     flipped = _reference(workload, spec, case.pass_, inputs, parameters, cotangents, None)
-    return [compare(name, at, case.dtype, got.get(name), plain[name], flipped[name], exact[name]) for name in plain]
+    named = workload.error_of
+    if relative_errors is not None and named is not None and named in got and got[named].shape == exact[named].shape:
+        relative_errors[named] = relative_error(got[named], exact[named])
+    tolerance = None if subject.tolerance is None else workload.tolerance(spec, subject.tolerance)
+    return [
+        compare(name, at, case.dtype, got.get(name), plain[name], flipped[name], exact[name], tolerance)
+        for name in plain
+        if name not in incomparable
+    ]
 
 
 def _last_bits_flipped(tensors: Tensors, dtype: str) -> dict[str, torch.Tensor]:
@@ -233,9 +306,10 @@ def _reference(
         }
 
     own_inputs, own_parameters = cast(inputs), cast(parameters)
-    track_gradients(workload, own_inputs, pass_)
-    for tensor in own_parameters.values():
-        tensor.requires_grad_(pass_.differentiates)
+    track_gradients(workload, spec, own_inputs, pass_)
+    frozen = workload.frozen(spec)
+    for name, tensor in own_parameters.items():
+        tensor.requires_grad_(pass_.differentiates and name not in frozen)
     outputs = workload.reference(spec, own_inputs, own_parameters)
     result = {name: output.detach() for name, output in outputs.items()}
     if pass_.differentiates:
@@ -251,13 +325,13 @@ def _reference(
 
 
 def _only(cotangents: Tensors, pick: Any) -> dict[str, torch.Tensor]:
-    """The outer gradients within the slice, zero elsewhere."""
+    """The outer gradients within the slice, zero elsewhere; whole where an output has no part."""
     masked = {}
     for name, cotangent in cotangents.items():
-        masked[name] = torch.zeros_like(cotangent)
-        view = pick(name, masked[name])
-        if view is not None:
-            view.copy_(pick(name, cotangent))
+        part = pick(name, cotangent)
+        masked[name] = cotangent if part is None else torch.zeros_like(cotangent)
+        if part is not None:
+            pick(name, masked[name]).copy_(part)
     return masked
 
 

@@ -11,6 +11,7 @@ from bench.errors import HarnessError, Unsupported
 from bench.records import Case, Json, Measurement, Request, Scalar
 from bench.records import Protocol as SamplingProtocol
 from bench.worker.device_cpu import CpuSide
+from bench.worker.phase_times import Marks
 from bench.worker.step import Step
 from bench.worker.timing import SampleTimer
 
@@ -39,11 +40,17 @@ class DeviceSide(Protocol):
     def synchronize(self) -> None:
         """Returns when the device has finished."""
 
-    def limited_memory(self, protocol: SamplingProtocol) -> AbstractContextManager[None]:
-        """A cap on memory, so that a subject that takes everything ends as `oom` and takes no other process along."""
+    def limited_memory(self, protocol: SamplingProtocol, limit_bytes: int | None) -> AbstractContextManager[None]:
+        """A cap on memory, so that a subject that takes everything ends as `oom` and takes no other process along.
+
+        `limit_bytes` is the case's own cap, as of a smaller device. Raises Unsupported where this one has less.
+        """
 
     def timer(self, case: Case) -> SampleTimer:
         """A fresh timer for the case's cache regime and timer. Raises Unsupported for one that the device lacks."""
+
+    def marks(self) -> Marks:
+        """Takes the moments between the phases of one call."""
 
     def peak(self, step: Step) -> tuple[tuple[Measurement, ...], dict[str, Json]]:
         """The memory pass: its measurements, and facts for the conditions."""

@@ -1,4 +1,8 @@
-"""The CPU as a device: threads, the cap on memory, wall time, and the allocator's peak."""
+"""The CPU as a device: threads, the cap on memory, wall time, and the allocator's peak.
+
+It also runs Triton's kernels (`cpu-interpreter`), where time means nothing: numbers and memory are what they would be, and each row says
+why it has no time.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,8 @@ import torch
 from bench.declare import Unsupported
 from bench.records import Case, Json, Measurement, Scalar
 from bench.records import Protocol as SamplingProtocol
-from bench.worker import memory_cpu
+from bench.worker import memory_cpu, triton_interpreter
+from bench.worker.phase_times import HostMarks
 from bench.worker.precision import set_precision
 from bench.worker.step import Step
 from bench.worker.timing import SampleTimer
@@ -32,9 +37,13 @@ class CpuSide:
         self.times = times
         self._threads = threads
         self._dtype = dtype
+        self._interpreter: dict[str, Scalar] = {}
 
     def initialise(self) -> None:
         set_precision(self._dtype, "cpu")
+        if not self.times:
+            triton_interpreter.refuse_dtype(self._dtype)
+            self._interpreter = triton_interpreter.complete()
         torch.set_num_threads(self._threads)
         # May be called once in a process only, so not when it is right already.
         if torch.get_num_interop_threads() != 1:
@@ -47,11 +56,17 @@ class CpuSide:
         return
 
     @contextmanager
-    def limited_memory(self, protocol: SamplingProtocol) -> Iterator[None]:
+    def limited_memory(self, protocol: SamplingProtocol, limit_bytes: int | None) -> Iterator[None]:
         """RLIMIT_DATA above what the process holds now: the kernel counts private writable memory, shared libraries excluded."""
         allowed = protocol.host_memory_limit_bytes
         if allowed is None:
             allowed = int(DEFAULT_SHARE_OF_AVAILABLE * psutil.virtual_memory().available)
+        if limit_bytes is not None:
+            if limit_bytes > allowed:
+                raise Unsupported(
+                    f"a memory_limit of {limit_bytes:,} bytes needs that much memory; a trial has {allowed:,} bytes here"
+                )
+            allowed = limit_bytes
         before = resource.getrlimit(resource.RLIMIT_DATA)
         limit = _data_bytes() + allowed
         if before[1] != resource.RLIM_INFINITY:
@@ -72,8 +87,14 @@ class CpuSide:
             raise Unsupported("cold caches need the size of the last-level cache, which this system does not tell")
         return WallTimer(flush_bytes=min(2 * cache, FLUSH_LIMIT_BYTES))
 
+    def marks(self) -> HostMarks:
+        return HostMarks()
+
     def peak(self, step: Step) -> tuple[tuple[Measurement, ...], dict[str, Json]]:
-        return memory_cpu.peak_bytes(step), {}
+        facts: dict[str, Json] = {} if self.times else {"no_time": triton_interpreter.NO_TIME}
+        if self._interpreter:
+            facts["interpreter_additions"] = triton_interpreter.ADDED
+        return memory_cpu.peak_bytes(step), facts
 
     def allocator_retries(self) -> int | None:
         return None
@@ -87,6 +108,7 @@ class CpuSide:
             "mkldnn": torch.backends.mkldnn.is_available(),
             "mkl": torch.backends.mkl.is_available(),
             "torch_threads": torch.get_num_threads(),
+            **self._interpreter,
         }
 
 

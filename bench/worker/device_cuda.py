@@ -13,11 +13,13 @@ from bench.records import Case, Json, Measurement, Scalar
 from bench.records import Protocol as SamplingProtocol
 from bench.worker import memory_cuda
 from bench.worker.device import WrongDeviceError
+from bench.worker.phase_times import StreamMarks
 from bench.worker.precision import set_precision
 from bench.worker.step import Step
 from bench.worker.timing import SampleTimer
 from bench.worker.timing_cuda import EventTimer
 from bench.worker.timing_graph import GraphTimer
+from bench.worker.timing_host import HostTimer
 
 
 class CudaSide:
@@ -48,9 +50,25 @@ class CudaSide:
         torch.cuda.synchronize()
 
     @contextmanager
-    def limited_memory(self, protocol: SamplingProtocol) -> Iterator[None]:
-        """The driver refuses what does not fit, so no cap is needed."""
-        yield
+    def limited_memory(self, protocol: SamplingProtocol, limit_bytes: int | None) -> Iterator[None]:
+        """The driver refuses what does not fit, so without a limit of the case there is no cap.
+
+        A limit binds torch's caching allocator, with all that it holds: inputs, and buffers of ours too. Not the context, nor what
+        libraries take from the driver themselves.
+        """
+        if limit_bytes is None:
+            yield
+            return
+        total = torch.cuda.get_device_properties(self._index).total_memory
+        if limit_bytes > total:
+            raise Unsupported(
+                f"a memory_limit of {limit_bytes:,} bytes needs that much memory; {self.torch_device} has {total:,} bytes"
+            )
+        torch.cuda.set_per_process_memory_fraction(limit_bytes / total, self._index)
+        try:
+            yield
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0, self._index)
 
     def timer(self, case: Case) -> SampleTimer:
         flush = case.cache == "cold"
@@ -58,7 +76,12 @@ class CudaSide:
             return EventTimer(flush)
         if case.timer == "cuda_graph":
             return GraphTimer(flush)
-        raise Unsupported(f"a CUDA device is timed by events or cuda_graph, not by {case.timer}")
+        if case.timer == "wall":
+            return HostTimer(flush)
+        raise Unsupported(f"a CUDA device is timed by events, cuda_graph or wall, not by {case.timer}")
+
+    def marks(self) -> StreamMarks:
+        return StreamMarks()
 
     def peak(self, step: Step) -> tuple[tuple[Measurement, ...], dict[str, Json]]:
         return memory_cuda.peak_bytes(step)

@@ -75,7 +75,7 @@ def built_step(request: Request, device: DeviceSide) -> Step:
     generator = device.generator(request.seed)
     inputs = subject.workload.make_inputs(spec, device.torch_device, generator)
     parameters = subject.workload.make_parameters(spec, device.torch_device, generator)
-    track_gradients(subject.workload, inputs, request.case.pass_)
+    track_gradients(subject.workload, spec, inputs, request.case.pass_)
     step = Step(subject.build(spec, parameters), inputs, {}, request.case.pass_)
     step()
     device.synchronize()

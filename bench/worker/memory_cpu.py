@@ -15,22 +15,32 @@ from typing import Any
 import torch
 
 from bench.records import METRICS, Measurement
+from bench.worker.attribution_trace import residents_on_host
 from bench.worker.step import PASS_MARK, Step
 
 NOTE = "torch's CPU allocator only: scratch memory of libraries (oneDNN, MKL, Python, numpy) is not seen"
 
 
 def peak_bytes(step: Step) -> tuple[Measurement, ...]:
-    """One call of the pass: the highest running sum of bytes, above what was resident when it began; nothing without a profiler."""
+    """One call of the pass: the highest running sum of bytes, above what was resident when it began; nothing without a profiler.
+
+    For a subject that tells what it holds between calls also `peak_total_bytes`, with that and the inputs.
+    """
     step.clear_gradients()
     gc.collect()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profile:
         step.prepare()
+        resident = sum(size for _, size in residents_on_host(step))
         with torch.profiler.record_function(PASS_MARK):
             kept = step()
     del kept
     peak = _peak(profile.profiler.kineto_results.events())
-    return () if peak is None else (Measurement("peak_bytes", METRICS["peak_bytes"].unit, (float(peak),), note=NOTE),)
+    if peak is None:
+        return ()
+    net = Measurement("peak_bytes", METRICS["peak_bytes"].unit, (float(peak),), note=NOTE)
+    if step.bound.holdings is None:
+        return (net,)
+    return net, Measurement("peak_total_bytes", METRICS["peak_total_bytes"].unit, (float(peak + resident),), note=NOTE)
 
 
 def _peak(events: Any) -> int | None:

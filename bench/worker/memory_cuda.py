@@ -4,6 +4,7 @@ Before the pass garbage is collected and the cache emptied, so that nothing of e
 resident then: inputs, parameters, and for a backward alone the graph that its forward left.
 
     peak_bytes            allocated: what tensors hold, rounded up by the allocator (512 bytes, 2 MiB blocks for large ones)
+    peak_total_bytes      the same with all that was resident, which for a training step is much of the answer
     peak_requested_bytes  what was asked for, before rounding
     peak_reserved_bytes   what the allocator took from the driver; the card must have this much
     device_used_bytes     growth of the driver's own count; sees libraries that bypass the allocator (workspaces, NCCL)
@@ -50,6 +51,7 @@ def peak_bytes(step: Step) -> tuple[tuple[Measurement, ...], dict[str, Json]]:
         return float(after[f"{counter}.all.peak"] - before[f"{counter}.all.current"])
 
     values = {
+        "peak_total_bytes": float(after["allocated_bytes.all.peak"]),
         "peak_bytes": net("allocated_bytes"),
         "peak_requested_bytes": net("requested_bytes"),
         "peak_reserved_bytes": net("reserved_bytes"),

@@ -81,7 +81,8 @@ def _warm_triton() -> None:
     compiler = sys.modules.get("triton.backends.nvidia.compiler")
     version = getattr(compiler, "get_ptxas_version", None)
     options = getattr(compiler, "CUDAOptions", None)
-    with contextlib.suppress(OSError, RuntimeError, subprocess.SubprocessError):
+    # An AssertionError is how Triton says that there is no driver's library.
+    with contextlib.suppress(OSError, RuntimeError, AssertionError, subprocess.SubprocessError):
         if version is None or options is None:
             return
         # By architecture where the release asks for one: 90 stands for all that the older of the two assemblers serves.

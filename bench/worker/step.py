@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 
@@ -45,14 +46,22 @@ class Step:
         self.clear_gradients()
 
     def prepare(self, calls: int = 1) -> None:
-        """Clears gradients and, for a backward alone, runs one forward per call."""
+        """Clears gradients, lets the subject make ready what a call uses up, and runs the forwards that a backward alone needs."""
         self.clear()
+        if self.bound.prepare is not None:
+            self.bound.prepare(calls)
         if self.pass_ is Pass.BACKWARD:
             self._pending.extend(self.bound.forward(self.inputs) for _ in range(calls))
 
-    def __call__(self) -> Tensors:
+    def observed(self, returned: Any) -> Tensors:
+        """Named outputs of what a call returned; not timed."""
+        observe = self.bound.observe
+        outputs: Tensors = returned if observe is None else observe(returned)
+        return outputs
+
+    def __call__(self) -> Any:
         """The timed part; returns the outputs so that they live until the clock has stopped."""
-        if self.pass_ is Pass.FORWARD:
+        if not self.pass_.differentiates:
             return self.bound.forward(self.inputs)
         self.clear_gradients()
         outputs = self._pending.pop() if self.pass_ is Pass.BACKWARD else self.bound.forward(self.inputs)

@@ -17,7 +17,8 @@ import torch
 import bench.workloads
 from bench.catalogue import load_catalogue, missing_requirements
 from bench.declare import Bound, Implementation, Unavailable, Unsupported, Workload
-from bench.records import Case, Request
+from bench.records import Case, Pass, Request
+from bench.worker.weights import stored_tensors
 
 
 class ImportClock:
@@ -60,6 +61,11 @@ class Subject:
     implementations: Mapping[str, Implementation]
 
     @property
+    def tolerance(self) -> float | None:
+        """The widest that its implementations declare; None where all must compute what the reference computes."""
+        return max((impl.tolerance for impl in self.implementations.values() if impl.tolerance is not None), default=None)
+
+    @property
     def refuses(self) -> tuple[str, ...]:
         return tuple(pattern for impl in self.implementations.values() for pattern in impl.refuses)
 
@@ -68,8 +74,11 @@ class Subject:
         built = {slot: impl.builder(spec) for slot, impl in self.implementations.items()}
         copies = {name: tensor.detach().clone() for name, tensor in parameters.items()}
         bound = self.workload.bind(spec, built, copies)
-        for parameter in bound.parameters.values():
-            parameter.requires_grad_(self.case.pass_.differentiates)
+        frozen = self.workload.frozen(spec)
+        learns = self.case.pass_.differentiates or self.case.pass_ is Pass.STEP
+        for name, parameter in bound.parameters.items():
+            if parameter.is_floating_point():
+                parameter.requires_grad_(learns and name not in frozen)
         return bound
 
 
@@ -84,6 +93,8 @@ def load_subject(request: Request) -> Subject:
     case = request.case
     catalogue = load_catalogue([Path(path) for path in request.plugins])
     workload = catalogue.workloads[case.workload]
+    if request.weights is not None:
+        workload = workload.with_weights(stored_tensors(request.weights))
     implementations = {slot: catalogue.implementation(slot, name) for slot, name in case.subject.items()}
     for impl in implementations.values():
         if refusal := impl.declared_refusal(case):

@@ -23,6 +23,7 @@ import torch
 
 from bench.errors import PluginError, Unavailable
 from bench.records import (
+    MEMORY_LIMIT_PARAM,
     METRICS,
     Check,
     Cost,
@@ -39,8 +40,10 @@ from bench.records import (
     load_json,
 )
 from bench.worker import check, proof, saved, timing
+from bench.worker.attribution_trace import explain_peak
 from bench.worker.compiles import compile_state
 from bench.worker.device import DeviceSide, WrongDeviceError, open_device
+from bench.worker.phase_times import phase_times
 from bench.worker.phases import PhaseLog
 from bench.worker.refusals import DisagreesError, classify, first_line, out_of_memory
 from bench.worker.step import Step, Tensors
@@ -131,13 +134,14 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team)
     phases.enter("device_init")
     device.initialise()
     findings.runtime.update(device.runtime())
-    with device.limited_memory(protocol):
+    limit = case.params.get(MEMORY_LIMIT_PARAM)
+    with device.limited_memory(protocol, limit if isinstance(limit, int) else None):
         phases.enter("inputs")
         torch.manual_seed(request.seed + team.rank)
         generator = device.generator(request.seed + team.rank)
         inputs = workload.make_inputs(spec, device.torch_device, generator)
         parameters = workload.make_parameters(spec, device.torch_device, generator)
-        check.track_gradients(workload, inputs, case.pass_)
+        check.track_gradients(workload, spec, inputs, case.pass_)
 
         phases.enter("build")
         start, imported = time.perf_counter(), imports.seconds
@@ -150,7 +154,8 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team)
         phases.enter("first_call")
         step, first_s = _first_call(bound, inputs, case.pass_, device, generator)
         warm_s = _seconds_of_one_call(step, device)
-        findings.add("compile_cold_s" if request.cold_caches else "compile_warm_s", (max(0.0, first_s - warm_s),))
+        if device.times:
+            findings.add("compile_cold_s" if request.cold_caches else "compile_warm_s", (max(0.0, first_s - warm_s),))
         step.clear()
 
         if request.verify:
@@ -174,9 +179,18 @@ def _look_further(
         findings.measurements.extend(measurements)
         findings.conditions.update(facts)
 
+    def explain() -> None:
+        measurements, facts = explain_peak(step)
+        findings.measurements.extend(measurements)
+        findings.conditions.update(facts)
+
     def compare() -> None:
         check.refill(subject.workload, spec, step, device.generator(request.seed + 2))
-        _check(findings, check.measured_checks(subject, spec, step) if request.verify else check.finite_checks(step))
+        errors: dict[str, float | None] = {}
+        _check(findings, check.measured_checks(subject, spec, step, errors) if request.verify else check.finite_checks(step))
+        for error in errors.values():
+            if error is not None:
+                findings.add("output_error", (error,))
 
     def spared(phase: str, work: Callable[[], None]) -> None:
         phases.enter(phase)
@@ -192,6 +206,10 @@ def _look_further(
         spared("saved", lambda: findings.measurements.extend(saved.saved_bytes(step)))
     else:
         phases.enter("saved")
+    if request.verify:
+        spared("attribution", explain)
+    for metric, value in subject.workload.findings(spec, step.bound).items():
+        findings.add(metric, (value,))
     spared("measured_check", compare)
     if request.verify:
         findings.proof = Proof("unknown", (), "the pass under the profiler was not done")
@@ -223,12 +241,14 @@ def _check(findings: Findings, checks: Iterable[Check]) -> None:
 
 def _first_call(bound: Any, inputs: Tensors, pass_: Pass, device: DeviceSide, generator: torch.Generator) -> tuple[Step, float]:
     """The step, and the seconds that its first forward and backward took; drawing the outer gradients is not counted."""
+    if bound.prepare is not None:
+        bound.prepare(1)
     device.synchronize()
     start = time.perf_counter()
     outputs = bound.forward(inputs)
     device.synchronize()
     seconds = time.perf_counter() - start
-    step = Step(bound, inputs, check.random_like(outputs, generator) if pass_.differentiates else {}, pass_)
+    step = Step(bound, inputs, check.starting_gradients(outputs, generator) if pass_.differentiates else {}, pass_)
     if pass_.differentiates:
         device.synchronize()
         start = time.perf_counter()
@@ -262,6 +282,8 @@ def _time(request: Request, phases: PhaseLog, findings: Findings, device: Device
         raise RuntimeError(f"the samples are no times of a call: {compiled} while they were taken")
     if retries is not None:
         findings.conditions["allocator_retries_while_sampling"] = (device.allocator_retries() or 0) - retries
+    phases.enter("phases")
+    findings.measurements.extend(phase_times(step, device.marks))
     findings.add("time_s", samples.seconds, calls_per_sample=calls, note=samples.note())
     findings.measurements.extend(timer.measurements())
     findings.conditions.update(

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from bench.worker.check import _last_bits_flipped, compare, require, ulp
+from bench.worker.check import _last_bits_flipped, compare, random_like, relative_error, require, starting_gradients, ulp
 from bench.worker.refusals import DisagreesError
 
 
@@ -55,6 +55,23 @@ def test_fp32_that_is_secretly_computed_in_tf32_is_wrong() -> None:
     assert not compare("out", "small", "fp32", *tensors(2.0**-11)).passed
 
 
+@pytest.mark.parametrize(("error", "passed"), [(0.0999, True), (0.1001, False)])
+def test_a_declared_tolerance_is_a_relative_root_mean_square_and_replaces_the_rule_of_rounding(error: float, passed: bool) -> None:
+    exact = torch.tensor([3.0, -4.0], dtype=torch.float64)
+    plain = exact.float()
+    check = compare("out", "measured", "fp32", plain * (1 + error), plain, plain, exact, tolerance=0.1)
+    assert check.passed is passed
+    assert check.error == pytest.approx(error, rel=1e-5)
+    assert (check.limit, check.plain_error) == (0.1, 0.0)
+    assert "tolerance that the implementation declares" in str(check.detail)
+
+
+def test_a_relative_error_is_absolute_where_nothing_is_expected_and_none_where_it_is_not_finite() -> None:
+    zero = torch.zeros(4, dtype=torch.float64)
+    assert relative_error(torch.full((4,), 0.5), zero) == 0.5
+    assert relative_error(torch.full((4,), math.nan), zero) is None
+
+
 def test_flipping_moves_numbers_to_their_neighbours_and_back() -> None:
     tensor = torch.randn(64, generator=torch.Generator().manual_seed(3)).to(torch.bfloat16)
     moved = _last_bits_flipped({"x": tensor, "index": torch.arange(3)}, "bf16")
@@ -94,3 +111,13 @@ def test_a_failure_is_told_with_its_numbers() -> None:
     with pytest.raises(DisagreesError, match=r"out \(small\): error 0.5 > limit 4.77e-06"):
         require([compare("out", "small", "fp32", *tensors(0.5, 0.0))])
     require([compare("out", "small", "fp32", *tensors())])
+
+
+def test_the_outer_gradient_of_a_lone_number_rounds_nothing_and_is_1_where_it_is_timed() -> None:
+    outputs = {"loss": torch.zeros(()), "out": torch.zeros(3)}
+    checked = random_like(outputs, torch.Generator().manual_seed(1))
+    timed = starting_gradients(outputs, torch.Generator().manual_seed(1))
+    assert float(checked["loss"]) == -0.5
+    assert float(timed["loss"]) == 1.0
+    assert torch.equal(checked["out"], timed["out"])
+    assert len(set(checked["out"].tolist())) == 3

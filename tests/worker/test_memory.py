@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from bench.catalogue import load_catalogue
-from bench.declare import Bound
+from bench.declare import Bound, Workload
 from bench.records import Case, Pass
 from bench.worker.check import random_like, track_gradients
 from bench.worker.memory_cpu import peak_bytes
@@ -64,7 +64,7 @@ def step_of(case: Case) -> Step:
     generator = torch.Generator().manual_seed(5)
     inputs = workload.make_inputs(spec, "cpu", generator)
     bound = Subject(case, workload, implementations).build(spec, workload.make_parameters(spec, "cpu", generator))
-    track_gradients(workload, inputs, case.pass_)
+    track_gradients(workload, spec, inputs, case.pass_)
     with torch.set_grad_enabled(case.pass_.differentiates):
         cotangents = random_like(bound.forward(inputs), generator) if case.pass_.differentiates else {}
     return Step(bound, inputs, cotangents, case.pass_)
@@ -124,7 +124,7 @@ def test_eager_attention_of_grouped_heads_pays_for_the_repeated_keys_and_values(
     assert peak_of(step_of(attention("eager", params=params))) == pytest.approx(2 * scores + repeated, abs=SCALAR)
 
 
-@pytest.mark.parametrize("pass_", Pass)
+@pytest.mark.parametrize("pass_", Workload.passes)
 @pytest.mark.parametrize("case", [attention("eager"), attention("sdpa_math"), attention("sdpa_flash"), rms_norm("eager")])
 def test_the_profiler_and_a_dispatch_mode_count_the_same_peak(case: Case, pass_: Pass) -> None:
     step = step_of(dataclasses.replace(case, pass_=pass_))

@@ -31,6 +31,21 @@ def test_no_call_of_a_sample_adds_to_the_gradients_of_the_one_before(pass_: Pass
         assert torch.equal(x.grad, torch.full((4,), 2.0))
 
 
+def test_what_a_call_uses_up_is_made_ready_untimed_and_what_it_returns_is_named_afterwards() -> None:
+    ready: list[int] = []
+    bound = Bound(
+        lambda _inputs: ready.pop(),
+        prepare=lambda calls: ready.extend(range(calls)),
+        observe=lambda returned: {"out": torch.tensor(float(returned))},
+    )
+    step = Step(bound, {}, {}, Pass.QUANTIZE)
+    step.prepare(2)
+    assert [step(), step()] == [1, 0]
+    assert float(step.observed(1)["out"]) == 1.0
+    with pytest.raises(IndexError):
+        step()
+
+
 def test_clearing_lets_go_of_forwards_that_wait() -> None:
     step, x = doubling(Pass.BACKWARD)
     step.prepare(2)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.declare import Workload
 from bench.errors import HarnessError
 from bench.records import Pass, Protocol, Request, Status, dump
 from bench.worker import trial
@@ -24,7 +25,7 @@ def phases(directory: Path) -> list[str]:
     return [json.loads(line)["phase"] for line in (directory / "phases.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("pass_", Pass)
+@pytest.mark.parametrize("pass_", Workload.passes)
 @pytest.mark.parametrize("of", [attention("eager"), rms_norm("torch_native")])
 def test_a_good_subject_gets_a_whole_reply(tmp_path: Path, of: object, pass_: Pass) -> None:
     import dataclasses
@@ -212,7 +213,7 @@ def spying(directory: Path, name: str, then: str = "") -> Path:
     return plugin(directory, name, body)
 
 
-@pytest.mark.parametrize("pass_", Pass)
+@pytest.mark.parametrize("pass_", Workload.passes)
 def test_no_pass_beside_the_timing_holds_two_of_the_subjects_outputs(tmp_path: Path, pass_: Pass) -> None:
     reply = answer(tmp_path, attention("spied", pass_=pass_), plugins=(spying(tmp_path, "spied"),))
     assert reply.status is Status.OK, reply.reason

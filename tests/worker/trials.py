@@ -9,6 +9,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import torch._dynamo
+
 from bench.records import Case, Measurement, Protocol, Reply, Request, dump, load_json
 from bench.worker.trial import run_trial
 from tests.factories import case
@@ -21,6 +23,8 @@ QUICK = Protocol(min_samples=5, max_samples=20, min_sampling_s=0.0, max_sampling
 
 
 def answer(directory: Path, of: Case, *, protocol: Protocol = QUICK, plugins: tuple[Path, ...] = (), verify: bool = True) -> Reply:
+    # Tests share a process, and dynamo gives up on a function after some recompilations.
+    torch._dynamo.reset()
     request = Request(of, protocol, seed=11, threads=1, plugins=tuple(str(path) for path in plugins), verify=verify)
     (directory / "request.json").write_text(json.dumps(dump(request)))
     # A trial's own process has Python's usual filters; pytest's would turn a library's warning into an error of the subject.

@@ -1,0 +1,53 @@
+"""One sample on CUDA by the host's clock: for calls that work on the host too, such as reading a file or moving states.
+
+Order of one sample: [flush of exactly the L2], wait until the device is idle, the call, wait again. Launch gaps and the host's own
+work are in the time, on purpose: they are part of what such a call costs. Kernels alone are better timed by events.
+"""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from bench.records import Json, Measurement
+from bench.worker.timing import Timed
+from bench.worker.timing_cuda import STEADY_WARMUP_S
+
+
+class HostTimer:
+    """Implements `SampleTimer` on the current CUDA device."""
+
+    batches = False
+    least_warmup_s = STEADY_WARMUP_S
+    warm_within = 0.01
+
+    def __init__(self, flush: bool) -> None:
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        self._flush = torch.empty(properties.L2_cache_size // 4, dtype=torch.int32, device="cuda") if flush else None
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def begin_sampling(self) -> None:
+        """Nothing is remembered from sample to sample."""
+
+    def sample(self, step: Timed, calls: int) -> float:
+        if calls != 1:
+            raise ValueError("one call a sample on CUDA: the caches are flushed before each")
+        step.prepare(1)
+        if self._flush is not None:
+            self._flush.zero_()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        kept = step()
+        torch.cuda.synchronize()
+        seconds = time.perf_counter() - start
+        del kept
+        return seconds
+
+    def measurements(self) -> tuple[Measurement, ...]:
+        return ()
+
+    def conditions(self) -> dict[str, Json]:
+        return {}
