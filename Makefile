@@ -16,7 +16,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX ?=
 
 # Technique packages that the suites use today, one by one and prebuilt only: a failure is listed and stops nothing.
-TECHNIQUES := transformers==5.17.0
+TECHNIQUES := liger-kernel==0.8.5 bitsandbytes==0.50.2 torchao==0.18.0 transformers==5.17.0
 TECHNIQUES_GPU := flash-attn-4==4.0.0b36
 FLASH_ATTN := flash-attn==2.8.3.post2
 
@@ -117,7 +117,7 @@ plan:
 	    echo "set-up:    none; $(VENV) is ready and nothing is downloaded"
 	else
 	    echo "set-up:    a new environment in $(VENV), 1 to 3 minutes"
-	    echo "downloads: about 3 GB with torch's CUDA build, 0.4 GB with a build for CPUs (TORCH_INDEX=https://download.pytorch.org/whl/cpu)"
+	    echo "downloads: about 3 GB with torch's CUDA build, 0.7 GB with a build for CPUs (TORCH_INDEX=https://download.pytorch.org/whl/cpu)"
 	fi
 	echo "report:    $(REPORT)   (Ctrl-C stops the measuring and still leaves it)"
 

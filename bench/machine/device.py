@@ -17,7 +17,7 @@ class Device:
     """One CPU or one GPU. `index` is torch's (after CUDA_VISIBLE_DEVICES)."""
 
     kind: str
-    """`cpu` or `cuda`."""
+    """`cpu`, `cuda`, or `cpu-interpreter`: the CPU, which runs Triton's kernels as well, and shows no speed."""
     index: int
     uuid: str | None
     """Of the GPU or MIG instance; None for a CPU."""
@@ -72,11 +72,11 @@ def cpu_model(cpuinfo: str) -> str:
     return f"{os.uname().machine} ({', '.join(parts)})" if parts else os.uname().machine
 
 
-def _host() -> Device:
+def _host(kind: str = "cpu") -> Device:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     cpuinfo = Path("/proc/cpuinfo")
     model = cpu_model(cpuinfo.read_text(errors="replace") if cpuinfo.exists() else "")
-    return Device(kind="cpu", index=0, uuid=None, name=model, memory_bytes=memory)
+    return Device(kind=kind, index=0, uuid=None, name=model, memory_bytes=memory)
 
 
 def _gpu(handle: Any, index: int) -> Device:
@@ -99,16 +99,18 @@ def _gpu(handle: Any, index: int) -> Device:
 
 
 def find_device(choice: str = "auto") -> Device:
-    """The device for `auto`, `cuda`, `cuda:N` or `cpu`.
+    """The device for `auto`, `cuda`, `cuda:N`, `cpu` or `cpu-interpreter`.
 
     `auto` is the first GPU that NVML sees, and the CPU only where there is none: a driver that is there and does not answer is an
     error, never a silent fall-back. Raises DeviceError.
     """
-    if choice == "cpu":
-        return _host()
+    if choice in ("cpu", "cpu-interpreter"):
+        return _host(choice)
     asked = re.fullmatch(r"cuda(?::(\d+))?", choice)
     if choice != "auto" and not asked:
-        raise DeviceError(f"there is no device {choice!r}; say auto, cuda, cuda:N or cpu")
+        raise DeviceError(
+            f"there is no device {choice!r}; say auto, cuda, cuda:N or cpu (cpu-interpreter: Triton's kernels without a GPU)"
+        )
     try:
         handles = visible_gpus()
     except NvmlAbsent as error:

@@ -176,8 +176,8 @@ def _gpu_settings(device: Device) -> dict[str, Scalar]:
 
 
 def _hard(device: Device, threads: int, world_size: int) -> dict[str, Scalar]:
-    if device.kind == "cpu":
-        hard: dict[str, Scalar] = {"device": "cpu", "cpu_model": device.name, "threads": threads}
+    if device.kind != "cuda":
+        hard: dict[str, Scalar] = {"device": device.kind, "cpu_model": device.name, "threads": threads}
         # One rank is the rule; saying so would split every old series when the first suite with ranks appears.
         return {**hard, "count": world_size} if world_size > 1 else hard
     gib = 2**30

@@ -56,11 +56,13 @@ class Worker:
         plugins: tuple[str, ...],
         stop: Callable[[], bool],
         notice: Callable[[str], None],
+        weights: str | None = None,
     ) -> None:
         self._folder = folder
         self._device = device
         self._threads = threads
         self._plugins = plugins
+        self._weights = weights
         self._stop = stop
         self._notice = notice
         self._server: ForkServer | None = None
@@ -232,6 +234,7 @@ class Worker:
             verify=trial.case.key not in self._verified,
             device_index=self._device.index,
             device_uuid=self._device.uuid,
+            weights=self._weights,
         )
 
 

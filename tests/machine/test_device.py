@@ -28,6 +28,14 @@ def test_auto_takes_the_cpu_where_there_is_no_driver(gpus: Install) -> None:
         assert find_device("auto").kind == "cpu"
 
 
+def test_the_interpreter_is_the_cpu_under_another_name(gpus: Install) -> None:
+    gpus(Gpu("GPU-a"))
+    device, host = find_device("cpu-interpreter"), find_device("cpu")
+    assert device.kind == "cpu-interpreter"
+    assert (device.name, device.memory_bytes, device.uuid) == (host.name, host.memory_bytes, None)
+    assert (device.lock_name, device.torch_name) == (host.lock_name, host.torch_name) == ("cpu", "cpu")
+
+
 def test_auto_does_not_fall_back_to_the_cpu_when_the_driver_is_broken(gpus: Install) -> None:
     gpus(init_error=18)
     with pytest.raises(DeviceError, match=r"version mismatch.*--device cpu"):

@@ -9,41 +9,27 @@ replacement owns a parameter named `weight` of shape (hidden_size,), since that 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bench.declare import Bound, NormSpec, Param, Pick, SlotKind, Workload, dtype_bytes, fill_normal, torch_dtype
+from bench.declare import Bound, NormSpec, Param, Pick, SlotKind, Workload, dtype_bytes, fill_normal
 from bench.records import Case, Cost, Pass
+from bench.workloads.rms_norm._rows import PARAMS, fewer_rows, last_rows, normal_rows, numbers_near, spec_of
+from bench.workloads.rope._lending import lending
 
 if TYPE_CHECKING:
     import torch
-
-SMALL_ROWS = 33
-SLICE_ELEMENTS = 2**20
 
 
 class RmsNorm(Workload):
     name = "rms_norm"
     version = 1
     slots: ClassVar[Mapping[str, SlotKind]] = {"rms_norm": SlotKind.MODULE}
-    params = (
-        Param("seq_len", int, minimum=1, description="tokens per sequence"),
-        Param("batch", int, default=1, minimum=1, description="sequences"),
-        Param("eps", float, default=1e-5, minimum=0.0, description="added to the mean square"),
-    )
+    params = (*PARAMS, Param("eps", float, default=1e-5, minimum=0.0, description="added to the mean square"))
     dims = ("hidden_size",)
 
     def spec(self, case: Case) -> NormSpec:
-        params: Mapping[str, Any] = case.params
-        return NormSpec(
-            batch=int(params["batch"]),
-            seq_len=int(params["seq_len"]),
-            hidden_size=int(params["hidden_size"]),
-            eps=float(params["eps"]),
-            dtype=case.dtype,
-            training=case.pass_.differentiates,
-        )
+        return spec_of(case)
 
     def cost(self, spec: NormSpec, pass_: Pass) -> Cost:
         """Counted by hand per element: forward 4 (square, add, two products); backward 11, of which 3 make the weight's gradient.
@@ -58,19 +44,13 @@ class RmsNorm(Workload):
         return Cost(flops=sum(p[0] for p in parts), bytes=sum(p[1] for p in parts), tokens=spec.batch * spec.seq_len)
 
     def small_spec(self, spec: NormSpec) -> NormSpec:
-        return dataclasses.replace(spec, batch=min(spec.batch, 2), seq_len=min(spec.seq_len, SMALL_ROWS))
+        return fewer_rows(spec)
 
     def make_inputs(self, spec: NormSpec, device: str, generator: torch.Generator) -> dict[str, torch.Tensor]:
-        import torch
-
-        shape = (spec.batch, spec.seq_len, spec.hidden_size)
-        return {"x": fill_normal(torch.empty(shape, dtype=torch_dtype(spec.dtype), device=device), generator)}
+        return {"x": normal_rows(spec, device, generator)}
 
     def make_parameters(self, spec: NormSpec, device: str, generator: torch.Generator) -> dict[str, torch.Tensor]:
-        import torch
-
-        drawn = 1.0 + 0.1 * torch.randn(spec.hidden_size, generator=generator, device=generator.device)
-        return {"weight": drawn.to(device=device, dtype=torch_dtype(spec.dtype))}
+        return {"weight": numbers_near(1.0, spec, device, generator)}
 
     def redraw(self, spec: NormSpec, inputs: Mapping[str, torch.Tensor], generator: torch.Generator) -> None:
         for tensor in inputs.values():
@@ -79,7 +59,8 @@ class RmsNorm(Workload):
     def bind(self, spec: NormSpec, built: Mapping[str, Any], parameters: Mapping[str, torch.Tensor]) -> Bound:
         plain = plain_module(spec)(parameters["weight"])
         module = built["rms_norm"](plain)
-        return Bound(lambda inputs: {"out": module(inputs["x"])}, {"weight": module.weight})
+        norm, prepare = lending(module, module)
+        return Bound(lambda inputs: {"out": norm(inputs["x"])}, {"weight": module.weight}, prepare)
 
     def reference(
         self, spec: NormSpec, inputs: Mapping[str, torch.Tensor], parameters: Mapping[str, torch.Tensor]
@@ -91,13 +72,7 @@ class RmsNorm(Workload):
         return {"out": parameters["weight"] * normed.to(inputs["x"].dtype)}
 
     def slice(self, spec: NormSpec) -> tuple[NormSpec, Pick] | None:
-        """The last rows of the last sequence, `SLICE_ELEMENTS` of them at most."""
-        rows = min(spec.seq_len, max(1, SLICE_ELEMENTS // spec.hidden_size))
-
-        def pick(name: str, tensor: torch.Tensor) -> torch.Tensor | None:
-            return tensor if name.removeprefix("grad_") == "weight" else tensor[-1:, -rows:]
-
-        return dataclasses.replace(spec, batch=1, seq_len=rows), pick
+        return last_rows(spec, {"weight"})
 
 
 def plain_module(spec: NormSpec) -> Any:
