@@ -21,6 +21,7 @@ ENTRY_POINT_GROUP = "bench.implementations"
 RESERVED_NAMES = frozenset(
     {"workload", "pass", "dtype", "device", "cache", "timer", "world_size", "model", "tokens"}
     | {"schema", "name", "question", "subjects", "baseline", "under_test", "sweep", "exclude", "profiles", "protocol", "threads"}
+    | {"defaults", "shorthands", "arms", "ladder", "leave_one_out", "pairs", "search", "memory_limit", "memory_limit_bytes"}
 )
 """Names that a case or a suite gives a meaning to; no workload may use them for a parameter or a slot."""
 

@@ -17,6 +17,8 @@ class ModelShape:
 
     name: str
     source: str
+    architecture: str
+    """The family of decoders it belongs to, as transformers' `model_type` names it."""
     hidden_size: int
     intermediate_size: int
     layers: int
@@ -31,6 +33,10 @@ class ModelShape:
     max_position: int
     value_head_dim: int | None = None
     """Of values, where it differs from `head_dim`."""
+    sliding_window: int | None = None
+    """Keys that a token sees at most, itself among them, in the layers that have a window; None where none has."""
+    rope_factor: float | None = None
+    """Factor by which rotary frequencies are stretched in the way of Llama 3.1; None where they are not."""
     note: str = ""
     """What these fields cannot say about the model."""
 

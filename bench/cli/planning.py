@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from bench.machine import Device
     from bench.run import Plan, RunOptions
     from bench.store import Store
-    from bench.suite import Expansion, Filter, Suite
+    from bench.suite import Arm, Expansion, Filter, Place, Suite
+
+
+ARMS_SHOWN = 60
+"""Arms that a plan lists; more are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ def plan_all(suites: Sequence[str], options: RunOptions, database: str) -> tuple
             plan = make_plan(suite, expansion, own, store=earlier, catalogue=catalogue)
             if not plan.trials:
                 raise SelectionError(f"{path}: part {options.shard} of the plan is empty; there are fewer blocks than parts")
-            planned.append(Planned(suite, plan, own, _not_measured(plan)))
+            planned.append(Planned(suite, plan, own, _not_measured(suite, plan)))
     finally:
         if earlier is not None:
             earlier.__exit__(None, None, None)
@@ -117,12 +121,15 @@ def _earlier_results(database: str) -> Store | None:
         return None
 
 
-def _not_measured(plan: Plan) -> tuple[tuple[str, str, str, int], ...]:
+def _not_measured(suite: Suite, plan: Plan) -> tuple[tuple[str, str, str, int], ...]:
+    from bench.suite import label_of
+
+    label = label_of(suite.to_data())
     counts: Counter[tuple[str, str, str]] = Counter()
     for case in plan.cases:
         refusal = plan.refusals.get(case.key)
         if refusal is not None:
-            counts[case.subject_label, str(refusal.status), refusal.reason or ""] += 1
+            counts[label(case.subject), str(refusal.status), refusal.reason or ""] += 1
     return tuple((*key, count) for key, count in counts.items())
 
 
@@ -131,10 +138,8 @@ def say_plan(planned: Planned) -> None:
     plan, suite = planned.plan, planned.suite
     without = sum(count for *_, count in planned.not_measured)
     say(f"\n{plain(suite.name)}: {plain(suite.question)}")
-    say(
-        f"  {len(plan.cases)} cases, {len(plan.trials)} trials in {len(plan.blocks)} blocks, "
-        f"about {spell_duration(plan.estimated_s)} ({plan.estimate_source})"
-    )
+    say(f"  {_size(planned)}, about {spell_duration(plan.estimated_s)} ({plan.estimate_source})")
+    _say_arms(planned)
     left_out = [f"{plan.excluded} cases by the suite's rules"] if plan.excluded else []
     left_out += [f"{plan.filtered} by --filter"] if plan.filtered else []
     if left_out:
@@ -146,6 +151,63 @@ def say_plan(planned: Planned) -> None:
             say(f"  {line}")
 
 
+def _size(planned: Planned) -> str:
+    """How much there is to measure."""
+    plan, searching = planned.plan, planned.plan.searching
+    if searching is None:
+        return f"{len(plan.cases)} cases, {len(plan.trials)} trials in {len(plan.blocks)} blocks"
+    search = searching.search
+    count = sum(len(group.cases) for group in searching.groups)
+    exact = f"in steps of {search.step}" if search.step else "down to an eighth of what fits"
+    return (
+        f"{count} searches of {search.axis} from {search.start} to {search.stop} until {search.until}, {exact}; "
+        f"at most {plan.most_trials} trials"
+    )
+
+
+def _arms(planned: Planned) -> list[Arm]:
+    """The arms of the suite of which the plan has a case."""
+    from bench.suite import arms_of
+
+    there = {tuple(sorted(case.subject.items())) for case in planned.plan.cases}
+    return [arm for arm in arms_of(planned.suite.to_data()) if tuple(sorted(arm.subject.items())) in there]
+
+
+def _say_arms(planned: Planned) -> None:
+    """What is compared, where a subject is more than the name of one implementation."""
+    from bench.suite.arms import clashes, composed
+
+    data = planned.suite.to_data()
+    arms = _arms(planned)
+    if not any(len(arm.subject) > 1 for arm in arms):
+        return
+    if planned.suite.defaults:
+        say(f"  defaults: {' '.join(f'{slot}={name}' for slot, name in planned.suite.defaults.items())}")
+    rows = []
+    for arm in arms[:ARMS_SHOWN]:
+        fills = composed(arm.subject, data)
+        places = [text for place in arm.places if (text := _place_words(place))]
+        rows.append((f"  {plain(arm.label)}", "" if fills == arm.label else fills, plain(", ".join(places))))
+    for line in table(("", "", ""), rows, widest=110).splitlines()[1:]:
+        say(f"  {line}")
+    if len(arms) > ARMS_SHOWN:
+        say(f"    and {len(arms) - ARMS_SHOWN} more")
+    impossible = [f"{one} + {two}" for one, two in clashes(planned.suite.pairs, data)]
+    if impossible:
+        say(f"  no pairs, because they fill one slot in two ways: {plain(', '.join(impossible))}")
+
+
+def _place_words(place: Place) -> str:
+    """Where the suite names an arm; nothing where its label says so."""
+    if place.key == "ladder":
+        return f"ladder {place.position}: {'+ ' + place.parts[-1] if place.parts else 'start'}"
+    if place.key == "leave_one_out":
+        return f"all but {place.left_out}" if place.left_out is not None else "all"
+    if place.key == "pairs":
+        return f"pairs: {' + '.join(place.parts) or 'none'}"
+    return ""
+
+
 def plan_data(planned: Planned) -> dict[str, Any]:
     """The same for programs."""
     plan = planned.plan
@@ -155,6 +217,12 @@ def plan_data(planned: Planned) -> dict[str, Any]:
         "cases": len(plan.cases),
         "trials": len(plan.trials),
         "blocks": len(plan.blocks),
+        "most_trials": plan.most_trials,
+        "search": plan.searching.search.model_dump(by_alias=True) if plan.searching else None,
+        "arms": [
+            {"label": arm.label, "subject": dict(arm.subject), "places": [asdict(place) for place in arm.places]}
+            for arm in _arms(planned)
+        ],
         "estimated_s": round(plan.estimated_s, 1),
         "estimate_source": plan.estimate_source,
         "excluded_cases": plan.excluded,

@@ -36,7 +36,7 @@ def case_command(case: Case, suite: Suite, options: RunOptions, *, trials: int, 
 
     `seed` is that of the run, for the very same inputs: a trial's own follows from it, the point and the trial's index.
     """
-    words = _start(dataclasses.replace(options, device=case.device.removesuffix("-interpreter")))
+    words = _start(dataclasses.replace(options, device=case.device))
     for text in case_filters(case, suite):
         words += ["--filter", text]
     words += ["--trials", str(trials)]
@@ -44,14 +44,21 @@ def case_command(case: Case, suite: Suite, options: RunOptions, *, trials: int, 
 
 
 def case_filters(case: Case, suite: Suite) -> tuple[str, ...]:
-    """Filters that leave, of all cases of the suite, only this one: its subject, and its value of every axis that has several."""
+    """Filters that leave, of all cases of the suite, only this one: its subject, and its value of every axis that has several.
+
+    A probe of a search is asked for by its value, so that nothing is searched.
+    """
+    from bench.suite.axes import axis_value
+
     axes = [*case.subject]
     # A model with a varied shape is one entry of the list and several models; a batch derived from tokens follows from seq_len.
     axes += [
         axis for axis, values in suite.sweep.items() if len(values) > 1 or (axis == "model" and isinstance(values[0], Mapping))
     ]
-    held = {*case.subject, *case.params, *case.point_data()}  # a window is no part of a case with another mask
-    return tuple(f"{axis}={_filter_text(case.axis_value(axis))}" for axis in axes if axis in held)
+    axes += [suite.search.axis] if suite.search else []
+    values = {axis: axis_value(case, axis) for axis in axes}
+    # None: a window is no part of a case with another mask.
+    return tuple(f"{axis}={_filter_text(value)}" for axis, value in values.items() if value is not None)
 
 
 def _filter_text(value: Scalar) -> str:
@@ -66,6 +73,8 @@ def _start(options: RunOptions) -> list[str]:
         words += ["--set", text]
     for path in options.plugins:
         words += ["--plugin", path]
+    if options.weights is not None:
+        words += ["--weights", options.weights]
     if options.device != "auto":
         words += ["--device", options.device]
     return words

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from bench.errors import HarnessError, StoreError
 from bench.machine import Device, harness_version, revision, scrub_data
 from bench.processes import adopting_orphans
-from bench.records import Reply, Result, Run, RunState, Status, Trial, TrialKey, dump, utc_now
+from bench.records import Case, Reply, Result, Run, RunState, Status, Trial, TrialKey, dump, utc_now
 from bench.run.canaries import is_canary
 from bench.run.commands import run_command
 from bench.run.folders import FolderError, RunFolder
@@ -22,10 +22,12 @@ from bench.run.interrupt import stop_requests
 from bench.run.limits import above_data_sheet, invalid, unthrottled
 from bench.run.locks import device_lock, run_lock
 from bench.run.options import RunOptions
-from bench.run.plan import Plan, refused, trial_seed
+from bench.run.order import trial_seed
+from bench.run.plan import Plan, refused
 from bench.run.preflight import PREFLIGHT
 from bench.run.ranks import Answer
 from bench.run.rows import RowMaker, describe
+from bench.run.turns import Turns
 from bench.run.worker import Measured, Worker
 
 if TYPE_CHECKING:
@@ -132,8 +134,9 @@ def _rows_before(resumed: Run | None, plan: Plan, store: Store) -> dict[TrialKey
     """The trials of the plan that have a row already, with its status."""
     if resumed is None:
         return {}
-    planned = {trial.key for trial in plan.trials}
-    return {key: row.status for key, row in store.done(resumed.id).items() if key in planned}
+    stored = {key: row.status for key, row in store.done(resumed.id).items()}
+    keys = [trial.key for block in plan.in_turn(lambda trial: stored.get(trial.key)) for trial in block]
+    return {key: stored[key] for key in keys if key in stored}
 
 
 def _new_run(run_id: str, plan: Plan, suite: Suite, device: Device, options: RunOptions, command: str) -> Run:
@@ -176,6 +179,8 @@ class _Execution:
         stop: Callable[[], bool],
         folder: RunFolder,
     ) -> None:
+        from bench.suite import label_of
+
         self._plan = plan
         self._store = store
         self._options = options
@@ -186,24 +191,32 @@ class _Execution:
         self._stop = stop
         self._folder = folder
         self._worker = Worker(
-            folder.path, device, threads=suite.threads, plugins=options.plugins, stop=stop, notice=lambda text: self._tell(text)
+            folder.path,
+            device,
+            threads=suite.threads,
+            plugins=options.plugins,
+            stop=stop,
+            notice=lambda text: self._tell(text),
+            weights=options.weights,
         )
-        self._blocks = [[trial for trial in block if trial.key not in done] for block in plan.blocks]
+        self._turns = Turns(plan, done)
+        self._label = label_of(suite.to_data())
         self._canaries = {case.key for case in plan.cases if is_canary(case, suite.workload)}
         self._rows: list[Result] = []
         self._ok = 0
         self._answered = False
         """Whether this call has measured a trial that answers the suite's question."""
-        # Kept as a sum: to count what is left after each of ten thousand rows would hash a hundred million cases.
-        self._left_s = sum(plan.seconds(block) for block in self._blocks)
         self._guessed_s = 0.0
         self._spent_s = 0.0
         self._keep_folder = False
         self._device = device
+        self._catalogue = catalogue
         self._settled: dict[str, Reply] = {}
         self._refusals = plan.refusals or refused({case.key: case for case in plan.cases}, catalogue)
         self._row_maker = RowMaker(run_id, suite, device, options, trials=plan.protocol.trials, seed=plan.seed)
         self._shown_axes = tuple(axis for axis, values in suite.sweep.items() if len(values) > 1)
+        if plan.searching is not None:
+            self._shown_axes += (plan.searching.search.axis,)
 
     def run(self, new_run: Run | None) -> RunSummary:
         """All blocks, to the end, the budget or a signal. The run is stored once its server stands: no run without a torch."""
@@ -239,25 +252,23 @@ class _Execution:
         duration_s = self._clock() - began
         ok_before = sum(status is Status.OK and key[0] not in self._canaries for key, status in self._done.items())
         return RunSummary(
-            self._run_id, state, len(self._plan.trials), counts, len(self._done), self._ok, ok_before, duration_s, tuple(self._rows)
+            self._run_id, state, self._turns.planned, counts, len(self._done), self._ok, ok_before, duration_s, tuple(self._rows)
         )
 
     def _start(self) -> None:
         """Starts the server, unless every answer is known without one."""
-        for block in self._blocks:
-            for trial in block:
-                if trial.case.key not in self._refusals:
-                    self._worker.start(trial)
-                    return
+        for trial in self._turns.known():
+            if trial.case.key not in self._refusals:
+                self._worker.start(trial)
+                return
 
     def _all_blocks(self, began: float) -> RunState:
-        for number, block in enumerate(self._blocks):
-            if not block:
-                continue
+        for block in self._turns.blocks():
             if self._budget_is_spent(began, block, first=not self._answered):
-                left = sum(len(rest) for rest in self._blocks[number:])
+                left = self._turns.planned - len(self._done) - len(self._rows)
+                at_least = "at least " if self._plan.searching else ""
                 budget = f"the budget of {self._options.budget_s:g} s is spent"
-                self._tell(f"{budget}; {left} trials are left: bench run --resume {self._run_id}")
+                self._tell(f"{budget}; {at_least}{left} trials are left: bench run --resume {self._run_id}")
                 return RunState.BUDGET
             for trial in block:
                 result = None if self._stop() else self._trial(trial)
@@ -265,6 +276,8 @@ class _Execution:
                     return RunState.INTERRUPTED
                 self._commit(result)
             self._worker.leave(trial.case for trial in block)
+            for subject, found in self._turns.ended(block):
+                self._tell(f"{self._label(subject)}: {found}")
         return RunState.FINISHED
 
     def _budget_is_spent(self, began: float, block: list[Trial], *, first: bool) -> bool:
@@ -285,7 +298,7 @@ class _Execution:
         if measured is None:
             return None
         reply = measured.answer.reply
-        if reply.status is Status.OK and (reason := above_data_sheet(trial.case, reply, self._device)) is not None:
+        if reply.status is Status.OK and (reason := self._above_data_sheet(trial.case, reply)) is not None:
             measured = invalid(measured, reason)
         if refusal is None:
             self._worker.keep(trial, measured.answer.reply)
@@ -294,6 +307,11 @@ class _Execution:
             self._settled[trial.case.key] = Reply(reply.status, reason, error_type=reply.error_type, phase=PREFLIGHT)
         variables = self._worker.variables(trial)
         return self._row_maker.row(trial, measured, seed=seed, started_at=started_at, variables=variables)
+
+    def _above_data_sheet(self, case: Case, reply: Reply) -> str | None:
+        implementations = [self._catalogue.implementation(slot, name) for slot, name in case.subject.items()]
+        exact = all(implementation.tolerance is None for implementation in implementations)
+        return above_data_sheet(case, reply, self._device, in_its_dtype=exact)
 
     def _pause(self, seconds: float) -> bool:
         self._tell(f"clocks are held back by heat or hardware: waiting {seconds:g} s before the trial is measured again")
@@ -313,15 +331,14 @@ class _Execution:
         if not added:
             raise HarnessError(f"the trial of {describe(result)} has a row already, though this process alone holds the device")
         self._rows.append(result)
-        guess_s = self._plan.seconds([result.trial])
-        self._left_s -= guess_s
+        self._turns.stored(result)
         canary = bool(self._canaries) and result.case.key in self._canaries
         self._ok += result.status is Status.OK and not canary
         if result.phase != PREFLIGHT:
             self._spent_s += result.duration_s
-            self._guessed_s += guess_s
+            self._guessed_s += self._plan.seconds([result.trial])
             self._answered = self._answered or not canary
-        self._tell(describe(result, self._shown_axes), result)
+        self._tell(describe(result, self._shown_axes, self._label(result.case.subject)), result)
 
     def _rescue(self, result: Result, error: StoreError) -> str:
         """Keeps the row that the database did not take; says where it is and how to go on."""
@@ -336,12 +353,12 @@ class _Execution:
 
     def _how_to_go_on(self) -> str:
         done = len(self._done) + len(self._rows)
-        return f"{done} of {len(self._plan.trials)} rows are stored. Then: bench run --resume {self._run_id} (with the same --db)"
+        return f"{done} of {self._turns.planned} rows are stored. Then: bench run --resume {self._run_id} (with the same --db)"
 
     def _finish(self, state: RunState) -> None:
         # Where the database takes nothing more, the error on its way says so already; the run stays `running` and can be resumed.
         with contextlib.suppress(StoreError):
-            self._store.finish_run(self._run_id, state, utc_now())
+            self._store.finish_run(self._run_id, state, utc_now(), self._turns.planned)
 
     @property
     def _pace(self) -> float:
@@ -350,5 +367,5 @@ class _Execution:
 
     def _tell(self, text: str, result: Result | None = None) -> None:
         done = len(self._done) + len(self._rows)
-        left_s = max(0.0, self._left_s) * self._pace if done < len(self._plan.trials) else 0.0
-        self._progress(Progress(text, done, len(self._plan.trials), left_s, result))
+        left_s = max(0.0, self._turns.left_s) * self._pace if done < self._turns.planned else 0.0
+        self._progress(Progress(text, done, self._turns.planned, left_s, result))

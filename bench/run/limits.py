@@ -53,9 +53,12 @@ def unthrottled(measure: Callable[[], Measured | None], pause: Pause) -> Measure
     return None
 
 
-def above_data_sheet(case: Case, reply: Reply, device: Device) -> str | None:
-    """Why the time cannot be true, or None. An unknown GPU has no limits, and an interpreter or a CPU none either."""
-    sheet = data_sheet(device.name) if case.device == "cuda" else None
+def above_data_sheet(case: Case, reply: Reply, device: Device, *, in_its_dtype: bool = True) -> str | None:
+    """Why the time cannot be true, or None. An unknown GPU has no limits, and an interpreter or a CPU none either.
+
+    Nor has a subject that computes in another format than the case's dtype (`in_its_dtype`): the work is counted in that dtype.
+    """
+    sheet = data_sheet(device.name) if case.device == "cuda" and in_its_dtype else None
     times = next((m.samples for m in reply.measurements if m.metric == "time_s" and m.scope == "trial"), None)
     if sheet is None or times is None or reply.cost is None or case.world_size != 1:
         return None

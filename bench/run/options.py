@@ -14,7 +14,7 @@ from bench.records import Json
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Texts are as typed; paths of plug-ins are absolute."""
+    """Texts are as typed; paths of plug-ins and of weights are absolute."""
 
     suite_file: str | None = None
     """As typed: it becomes part of each row's command."""
@@ -39,6 +39,8 @@ class RunOptions:
     """Absolute folder in which `suite_file` was typed, so that a run can be resumed from another one."""
     canaries: bool = True
     """Whether the machine's own cases are measured as well, on a GPU."""
+    weights: str | None = None
+    """The folder of real weights; `sets` hold the name of its content."""
 
     @property
     def suite_path(self) -> Path | None:

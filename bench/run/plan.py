@@ -1,18 +1,19 @@
-"""Puts trials in order: blocks shuffled by a seed, subjects interleaved within a block, and an honest guess of the minutes."""
+"""What a run will measure: its trials in order, those that only its rows will decide, and an honest guess of the minutes."""
 
 from __future__ import annotations
 
 import dataclasses
-import random
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bench.records import Case, Protocol, Reply, Trial, fingerprint
+from bench.records import Case, Protocol, Reply, Trial
 from bench.run.canaries import canary_cases
 from bench.run.options import RunOptions
+from bench.run.order import order
 from bench.run.preflight import PREFLIGHT, preflight
+from bench.run.search import Group, Searching, Statuses, next_value
 from bench.stats import median
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Plan:
     """Trials in the order in which they will run, and how long that may take."""
 
     trials: tuple[Trial, ...]
+    """All of them; of a search those of the first probes, which decide the others."""
     seed: int
     protocol: Protocol
     """With `--trials` applied."""
@@ -42,10 +44,20 @@ class Plan:
     filtered: int = 0
     refusals: Mapping[str, Reply] = field(default_factory=dict)
     """Case key to the answer, where it is known without a process."""
+    searching: Searching | None = None
+
+    def in_turn(self, status: Statuses) -> Iterator[tuple[Trial, ...]]:
+        """All blocks in order. Those of a search are decided by the statuses of the blocks before, once the next one is asked for."""
+        if self.searching is None:
+            yield from self.blocks
+            return
+        yield from (block for block in self.blocks if not self.is_searched(block[0].block))
+        for group in self.searching.groups:
+            yield from self.searching.blocks(status, group)
 
     @property
     def blocks(self) -> tuple[tuple[Trial, ...], ...]:
-        """The trials of each block, in order."""
+        """The trials of each block that is known from the start, in order."""
         grouped: dict[int, list[Trial]] = {}
         for trial in self.trials:
             grouped.setdefault(trial.block, []).append(trial)
@@ -57,13 +69,45 @@ class Plan:
         return tuple({trial.case.key: trial.case for trial in self.trials}.values())
 
     @property
+    def most_trials(self) -> int:
+        """How many trials there can be: more than there will be where something is searched."""
+        if self.searching is None:
+            return len(self.trials)
+        searched = sum(len(group.cases) for group in self.searching.groups) * self.searching.trials
+        return len(self.trials) + searched * (self.searching.most_probes - 1)
+
+    @property
     def estimated_s(self) -> float:
-        seconds = self.seconds(self.trials)
+        """Seconds, the server's start included; of a search as if every subject needed all its probes."""
+        known = [block for block in self.blocks if not self.is_searched(block[0].block)]
+        seconds = sum(map(self.seconds, known))
+        seconds += sum(self.left_s(group, lambda trial: None) for group in (self.searching.groups if self.searching else ()))
         return seconds + _SERVER_START_S if seconds else 0.0
+
+    def is_searched(self, block: int) -> bool:
+        """Whether the block of this number belongs to a search."""
+        return self.searching is not None and any(group.number == block % self.searching.stride for group in self.searching.groups)
 
     def seconds(self, trials: Sequence[Trial]) -> float:
         """The guess for these trials."""
-        return sum(self.trial_s[trial.case.key] for trial in trials)
+        return sum(self._guess_s(trial.case) for trial in trials)
+
+    def left_s(self, group: Group, status: Statuses) -> float:
+        """The guess for what a group's searches still need at most, given the rows so far."""
+        if self.searching is None:
+            return 0.0
+        left = 0.0
+        for case, answers in self.searching.answers(status, group):
+            if next_value(self.searching.search, answers) is not None:
+                left += self._guess_s(case) * self.searching.trials * max(1, self.searching.most_probes - len(answers))
+        return left
+
+    def _guess_s(self, case: Case) -> float:
+        """A later probe of a search is guessed like the first one."""
+        found = self.trial_s.get(case.key)
+        if found is None and self.searching is not None:
+            return self.trial_s[self.searching.first(case).key]
+        return self.trial_s[case.key] if found is None else found
 
 
 def make_plan(
@@ -82,15 +126,29 @@ def make_plan(
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     protocol = protocol_of(suite, options)
     trials = order(expansion.cases, protocol.trials, seed, options.shard)
+    groups = _groups(trials)
     if options.canaries and trials:
         later = max(trial.block for trial in trials) + 1
         first = order(canary_cases(expansion.cases), protocol.trials, seed)
         trials = (*(dataclasses.replace(trial, block=later + trial.block) for trial in first), *trials)
+    searching = None
+    if expansion.search is not None and trials:
+        stride = max(trial.block for trial in trials) + 1
+        searching = Searching(expansion.search, groups, protocol.trials, stride)
     cases = {trial.case.key: trial.case for trial in trials}
     refusals = refused(cases, catalogue) if catalogue else {}
     trial_s, source = estimate({key: case for key, case in cases.items() if key not in refusals}, suite.name, store)
     trial_s |= dict.fromkeys(refusals, 0.0)
-    return Plan(trials, seed, protocol, trial_s, source, expansion.excluded, expansion.filtered, refusals)
+    return Plan(trials, seed, protocol, trial_s, source, expansion.excluded, expansion.filtered, refusals, searching)
+
+
+def _groups(trials: Sequence[Trial]) -> tuple[Group, ...]:
+    """The blocks of `trials` as groups of a search."""
+    subjects: dict[int, list[Case]] = {}
+    for trial in trials:
+        if trial.index == 0:
+            subjects.setdefault(trial.block, []).append(trial.case)
+    return tuple(Group(number, tuple(cases)) for number, cases in subjects.items())
 
 
 def refused(cases: Mapping[str, Case], catalogue: Catalogue) -> dict[str, Reply]:
@@ -102,31 +160,6 @@ def refused(cases: Mapping[str, Case], catalogue: Catalogue) -> dict[str, Reply]
 def protocol_of(suite: Suite, options: RunOptions) -> Protocol:
     """The suite's protocol with `--trials` applied."""
     return suite.protocol if options.trials is None else dataclasses.replace(suite.protocol, trials=options.trials)
-
-
-def order(cases: Sequence[Case], trials: int, seed: int, shard: tuple[int, int] | None = None) -> tuple[Trial, ...]:
-    """Blocks (points) in an order drawn from `seed`; within a block A B C, C B A, A B C ... so that drift hits all subjects alike.
-
-    A shard takes every N-th block; blocks keep the numbers that they have in the whole.
-    """
-    points: dict[str, list[Case]] = {}
-    for case in cases:
-        points.setdefault(case.point_key, []).append(case)
-    blocks = list(points.values())
-    random.Random(seed).shuffle(blocks)
-    part, parts = shard or (1, 1)
-    ordered = []
-    for block, subjects in enumerate(blocks):
-        if block % parts != part - 1:
-            continue
-        sequence = [(case, index) for index in range(trials) for case in (subjects if index % 2 == 0 else subjects[::-1])]
-        ordered += [Trial(case, index, block, position) for position, (case, index) in enumerate(sequence)]
-    return tuple(ordered)
-
-
-def trial_seed(run_seed: int, trial: Trial) -> int:
-    """The seed of a trial's inputs: all subjects of a point see the same numbers, and every index other ones."""
-    return int(fingerprint([run_seed, trial.case.point_key, trial.index])[:8], 16) & 0x7FFFFFFF
 
 
 def estimate(cases: Mapping[str, Case], suite: str, store: Store | None) -> tuple[dict[str, float], str]:

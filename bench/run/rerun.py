@@ -17,6 +17,7 @@ from bench.run.commands import case_filters
 from bench.run.execute import Progress, RunSummary, execute, silent
 from bench.run.options import RunOptions
 from bench.run.plan import make_plan
+from bench.run.weights import demand_weights
 from bench.stats import median
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def rerun(
     """Measures the case of the result `text` (id or prefix) again, `trials` times (default: as its run did).
 
     The new run has the old one as its parent. Raises SelectionError where the suite no longer gives that case, and for a canary, which
-    no suite gives.
+    no suite gives; SuiteError where the folder of weights is gone or another one.
     """
     from bench.catalogue import load_catalogue
     from bench.suite import expand, parse_filters, suite_from_data
@@ -82,11 +83,13 @@ def rerun(
         raise SelectionError(
             f"result {row.id} is a canary: it shows the machine and is part of no suite. Every run on a GPU measures it anew: {run.command}"
         )
-    kind = row.case.device.removesuffix("-interpreter")
+    kind = row.case.device
     chosen = find_device(device or (before.device if before.device != "auto" else kind))
     if chosen.kind != kind:
         raise DeviceError(f"result {row.id} was measured on {kind}, and {device} is {chosen.kind}")
-    everything = expand(suite, catalogue, device=chosen.kind, filters=parse_filters(before.filters))
+    # A search gives its probes by value only.
+    probe = [f"{suite.search.axis}={row.case.axis_value(suite.search.axis)}"] if suite.search else []
+    everything = expand(suite, catalogue, device=chosen.kind, filters=parse_filters([*before.filters, *probe]))
     case = _same_case(row, everything.cases)
     options = dataclasses.replace(
         before,
@@ -102,6 +105,7 @@ def rerun(
         canaries=False,
     )
     expansion = expand(suite, catalogue, device=chosen.kind, filters=parse_filters(options.filters))
+    demand_weights(expansion.cases, catalogue, options.weights)
     plan = make_plan(suite, expansion, options, store=store, catalogue=catalogue)
     summary = execute(plan, suite, store, chosen, catalogue, options, progress=progress, clock=clock)
     old = tuple(found for found in store.results([run.id]) if found.case.key == case.key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,8 @@ from bench.run.execute import Progress, RunSummary, execute, silent
 from bench.run.options import RunOptions
 from bench.run.plan import Plan, make_plan
 from bench.run.preflight import PREFLIGHT
+from bench.run.search import Group, Searching
+from bench.run.weights import demand_weights
 
 if TYPE_CHECKING:
     from bench.catalogue import Catalogue
@@ -37,7 +39,7 @@ def resume(
 
     A block that was begun on another device starts anew: subjects of a block are compared with each other, so they must have run on
     one device. Its old rows are excluded with the reason. Raises SelectionError where suite, workloads or what is under test have
-    changed since.
+    changed since, SuiteError where the folder of weights has.
     """
     from bench.catalogue import load_catalogue
     from bench.suite import expand, parse_filters, suite_from_data
@@ -50,6 +52,7 @@ def resume(
     if chosen.kind != run.device:
         raise DeviceError(f"run {run.id} measures on {run.device}, but {device or options.device} is {chosen.kind} now")
     expansion = expand(suite, catalogue, device=chosen.kind, filters=parse_filters(options.filters))
+    demand_weights(expansion.cases, catalogue, options.weights)
     plan = make_plan(suite, expansion, options, store=store, catalogue=catalogue)
     return _go_on(run, plan, suite, store, chosen, catalogue, options, progress, clock)
 
@@ -70,8 +73,7 @@ def _go_on(
     def replan(plan: Plan) -> Plan:
         """Under the locks: another process may have gone on with this run while we waited for it."""
         rows = store.results([run.id], include_excluded=True)
-        strangers = {row.case.key for row in rows} - {case.key for case in plan.cases}
-        if strangers:
+        if _strangers(plan, rows):
             raise SelectionError(
                 f"run {run.id} has rows of cases that its suite no longer gives; a workload has changed: start a new run"
             )
@@ -108,10 +110,23 @@ def _place_of(device: Device, suite: Suite) -> Callable[[Result], bool]:
     return here
 
 
+def _strangers(plan: Plan, rows: Iterable[Result]) -> set[str]:
+    """Keys of cases with a row that the plan does not give; later probes of a search go by their first one."""
+    given = {case.key for case in plan.cases}
+    found = {row.case.key: row.case for row in rows if row.case.key not in given}
+    searching = plan.searching
+    if searching is None:
+        return set(found)
+    return {key for key, case in found.items() if not searching.has(case) or searching.first(case).key not in given}
+
+
 def _start_anew(
-    plan: Plan, rows: Iterable[Result], done: Iterable[TrialKey], here: Callable[[Result], bool]
+    plan: Plan, rows: Sequence[Result], done: Iterable[TrialKey], here: Callable[[Result], bool]
 ) -> tuple[Plan, list[Result]]:
-    """The plan with a higher attempt for unfinished blocks that another device began, and the rows that this replaces."""
+    """The plan with a higher attempt for unfinished blocks that another device began, and the rows that this replaces.
+
+    A search is finished or begun anew as a whole, with all its subjects: what fits depends on the device.
+    """
     finished = set(done)
     by_point: dict[str, list[Result]] = {}
     for row in rows:
@@ -119,16 +134,53 @@ def _start_anew(
     trials: list[Trial] = []
     replaced: list[Result] = []
     for block in plan.blocks:
+        if plan.is_searched(block[0].block):
+            trials += block
+            continue
         old = by_point.get(block[0].case.point_key, [])
-        attempt = max((row.trial.attempt for row in old), default=0)
-        if old and all(row.excluded_reason for row in old if row.trial.attempt == attempt):
-            attempt += 1  # it was to be started anew, and whoever was about to do so was stopped before the first row
+        attempt = _attempt(old)
         block = tuple(dataclasses.replace(trial, attempt=attempt) for trial in block)
         unfinished = any(trial.key not in finished for trial in block)
-        # Rows that needed no process name no device, and hold anywhere.
-        elsewhere = [row for row in old if row.phase != PREFLIGHT and not row.excluded_reason and not here(row)]
-        if unfinished and elsewhere:
+        if unfinished and _elsewhere(old, here):
             replaced += [row for row in old if not row.excluded_reason]
             block = tuple(dataclasses.replace(trial, attempt=attempt + 1) for trial in block)
         trials += block
-    return dataclasses.replace(plan, trials=tuple(trials)), replaced
+    searching, replaced_probes = _search_anew(plan.searching, rows, here)
+    return dataclasses.replace(plan, trials=tuple(trials), searching=searching), replaced + replaced_probes
+
+
+def _search_anew(
+    searching: Searching | None, rows: Sequence[Result], here: Callable[[Result], bool]
+) -> tuple[Searching | None, list[Result]]:
+    if searching is None:
+        return None, []
+    statuses = {row.trial.key: row.status for row in rows}
+    by_group: dict[str, list[Result]] = {}
+    for row in rows:
+        if searching.has(row.case):
+            by_group.setdefault(searching.first(row.case).point_key, []).append(row)
+    groups: list[Group] = []
+    replaced: list[Result] = []
+    for group in searching.groups:
+        old = by_group.get(group.cases[0].point_key, [])
+        group = dataclasses.replace(group, attempt=_attempt(old))
+        blocks = searching.blocks(lambda trial: statuses.get(trial.key), group)
+        unfinished = any(trial.key not in statuses for block in blocks for trial in block)
+        if unfinished and _elsewhere(old, here):
+            replaced += [row for row in old if not row.excluded_reason]
+            group = dataclasses.replace(group, attempt=group.attempt + 1)
+        groups.append(group)
+    return dataclasses.replace(searching, groups=tuple(groups)), replaced
+
+
+def _attempt(old: Sequence[Result]) -> int:
+    """The attempt that the rows of a block belong to now."""
+    attempt = max((row.trial.attempt for row in old), default=0)
+    if old and all(row.excluded_reason for row in old if row.trial.attempt == attempt):
+        attempt += 1  # it was to be started anew, and whoever was about to do so was stopped before the first row
+    return attempt
+
+
+def _elsewhere(old: Sequence[Result], here: Callable[[Result], bool]) -> bool:
+    """Whether any row that counts is from another device. Rows that needed no process name no device, and hold anywhere."""
+    return any(row.phase != PREFLIGHT and not row.excluded_reason and not here(row) for row in old)

@@ -136,7 +136,7 @@ _PHASES_OF: dict[str, tuple[str, ...]] = {
     "timer_s": ("timer",),
     "warmup_s": ("warmup",),
     "sampling_s": ("sampling",),
-    "memory_s": ("memory", "saved"),
+    "memory_s": ("memory", "saved", "attribution"),
     "proof_s": ("proof",),
     "exit_s": ("replied",),
 }

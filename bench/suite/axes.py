@@ -11,12 +11,18 @@ from typing import Any
 from bench.catalogue import Catalogue, ModelShape, names, nearest
 from bench.catalogue.names import listed, shown
 from bench.declare import DTYPES, Param, Workload
-from bench.records import Scalar
+from bench.records import MEMORY_LIMIT_PARAM, Case, Scalar
+from bench.suite.sizes import parse_size, spell_size
 
 CACHES = ("warm", "cold")
-TIMERS: Mapping[str, tuple[str, ...]] = {"cpu": ("wall",), "cuda": ("events", "cuda_graph")}
+TIMERS: Mapping[str, tuple[str, ...]] = {"cpu": ("wall",), "cuda": ("events", "cuda_graph", "wall")}
 """Kind of device to the timers that work on it, the default one first."""
 DEVICES = ("cpu", "cuda", "cpu-interpreter")
+MEMORY_LIMIT = "memory_limit"
+"""The axis that caps what a trial may allocate on its device."""
+WHOLE = "none"
+"""The value of `memory_limit` that sets no cap."""
+LARGEST_LIMIT_BYTES = 10**15
 MAX_WORLD_SIZE = 4096
 MAX_TEXT = 300
 
@@ -89,6 +95,40 @@ class Axis:
         return self.convert(value)
 
 
+@dataclass(frozen=True, slots=True)
+class SizeAxis(Axis):
+    """An axis of sizes. Its values are texts that `parse_size` reads, each size in one spelling, and `none`."""
+
+    def convert(self, value: Any) -> Scalar:
+        """`16GB` for `16GB`, `16 GB`, `16e9 B` and 16. Raises BadValue."""
+        if value == WHOLE:
+            return WHOLE
+        try:
+            size_bytes = parse_size(value)
+        except ValueError as error:
+            raise BadValue(f"{error}, or {WHOLE} for all that the device has") from error
+        if size_bytes >= LARGEST_LIMIT_BYTES:
+            raise BadValue(f"{self.name} must be below {spell_size(LARGEST_LIMIT_BYTES)}, not {shown(value)}")
+        return spell_size(size_bytes)
+
+
+_DTYPE = Axis("dtype", str, tuple(DTYPES), required=True, description="the dtype in which it is computed")
+MEMORY_LIMIT_AXIS = SizeAxis(
+    MEMORY_LIMIT, str, description="cap on what a trial may allocate on its device, such as 24GB; none: all that there is"
+)
+
+
+def axis_value(case: Case, axis: str) -> Scalar:
+    """The case's value of an axis as suites and filters name it; None where the axis has no meaning in it."""
+    if axis == MEMORY_LIMIT:
+        limit = case.params.get(MEMORY_LIMIT_PARAM)
+        return spell_size(limit) if isinstance(limit, int) else WHOLE
+    try:
+        return case.axis_value(axis)
+    except KeyError:
+        return None
+
+
 def sweep_axes(workload: Workload, catalogue: Catalogue) -> dict[str, Axis]:
     """The axes that a suite of this workload may sweep, by name."""
     axes = {}
@@ -98,21 +138,24 @@ def sweep_axes(workload: Workload, catalogue: Catalogue) -> dict[str, Axis]:
     for param in workload.params:
         axes[param.name] = _param_axis(param)
     passes = tuple(str(pass_) for pass_ in workload.passes)
-    axes["dtype"] = Axis("dtype", str, tuple(DTYPES), required=True, description="the dtype in which it is computed")
+    if workload.dtype_slot is None:
+        axes["dtype"] = _DTYPE
     axes["pass"] = Axis("pass", str, passes, required=True, description="which part of the computation is timed")
     axes["cache"] = Axis("cache", str, CACHES, description="whether caches are flushed before each sample (CPU: warm, CUDA: cold)")
     axes["timer"] = Axis("timer", str, tuple(t for ts in TIMERS.values() for t in ts), description="how time is taken")
     axes["world_size"] = Axis("world_size", int, minimum=1, below=MAX_WORLD_SIZE + 1, default=1, description="number of ranks")
+    axes[MEMORY_LIMIT] = MEMORY_LIMIT_AXIS
     return axes
 
 
 def selection_axes(workload: Workload, catalogue: Catalogue) -> dict[str, Axis]:
-    """The axes that rules and filters may name: those of the sweep, the slots, the model's dimensions and the device."""
+    """The axes that rules and filters may name: those of the sweep, the slots, the model's dimensions, dtype and device."""
     axes = sweep_axes(workload, catalogue)
     for slot in workload.slots:
         axes[slot] = Axis(slot, str, tuple(catalogue.implementations(slot)), description=f"the implementation in the slot {slot}")
     for name in workload.dims:
         axes[name] = dimension_axis(name)
+    axes["dtype"] = _DTYPE
     axes["device"] = Axis("device", str, DEVICES, description="the device")
     return axes
 

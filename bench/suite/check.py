@@ -13,7 +13,8 @@ from bench.catalogue.names import listed, shown
 from bench.declare import Workload
 from bench.errors import Problem, SuiteError
 from bench.suite.axes import Axis, BadValue, dimension_axis, selection_axes, sweep_axes, unknown_word
-from bench.suite.model import ProtocolForm, Suite, SuiteForm
+from bench.suite.check_arms import ArmChecker, Shorthands
+from bench.suite.model import ProtocolForm, Search, Suite, SuiteForm
 from bench.suite.overlay import MAPPINGS, WHOLES
 from bench.suite.source import Key, Source, dotted
 
@@ -39,6 +40,7 @@ _WORDS = {
     "dict_type": "must be a mapping",
     "model_type": "must be a mapping",
     "too_short": "must not be empty",
+    "too_long": "must have at most {max_length} entries",
     "string_too_short": "must not be empty",
     "string_too_long": "must have at most {max_length} characters",
     "greater_than": "must be greater than {gt:g}",
@@ -53,23 +55,34 @@ _WORDS = {
 class Checker:
     """One pass over one source. `suite` is None where there are problems."""
 
-    def __init__(self, source: Source, catalogue: Catalogue, *, complete: bool = True) -> None:
-        """`complete` False: axes may be missing, because a profile or a setting may give them."""
+    def __init__(
+        self, source: Source, catalogue: Catalogue, *, complete: bool = True, shorthands: Shorthands | None = None
+    ) -> None:
+        """`complete` False: axes and subjects may be missing, because a profile or a setting may give them.
+
+        `shorthands`: what those of a stored suite stood for.
+        """
         self.source = source
         self.catalogue = catalogue
         self.complete = complete
         self.problems: list[Problem] = []
+        self._shorthands = shorthands or {}
+        self._malformed: set[str] = set()
+        """Keys of the suite in which something has the wrong form."""
         self._said: dict[str, Any] = {key: _as_list(key, value) for key, value in source.data.items()}
         self.suite = self._check()
 
     def _check(self) -> Suite | None:
         form = self._form()
         workload = self._workload()
-        sweep, exclude = {}, []
-        if workload is not None:
-            self._subjects(workload)
-            sweep = self._sweep(workload)
-            exclude = self._exclude(workload)
+        if workload is None:
+            return None
+        arms = ArmChecker(self._said, workload, self.catalogue, self._add, self._shorthands)
+        arms.check(self._malformed, complete=self.complete)
+        sweep = self._sweep(workload)
+        exclude = self._exclude(workload)
+        if form is not None and form.search is not None:
+            self._search(form.search, workload, sweep, exclude)
         if self.problems or form is None:
             return None
         return Suite(
@@ -77,13 +90,20 @@ class Checker:
             name=form.name,
             question=form.question,
             workload=form.workload,
-            subjects={slot: tuple(dict.fromkeys(names)) for slot, names in form.subjects.items()},
-            baseline=form.baseline,
+            defaults=arms.data["defaults"],
+            shorthands=arms.data["shorthands"],
+            subjects={slot: tuple(dict.fromkeys(names)) for slot, names in (form.subjects or {}).items()},
+            arms=tuple(form.arms or ()),
+            ladder=tuple(form.ladder or ()),
+            leave_one_out=form.leave_one_out or {},
+            pairs=form.pairs or {},
+            baseline=arms.baseline,
             under_test=tuple(form.under_test),
             sweep=sweep,
+            search=form.search,
             exclude=tuple(exclude),
             profiles=form.profiles,
-            protocol=form.protocol.protocol(),
+            protocol=form.protocol.protocol(trials=None if form.search is None else 1),
             threads=form.threads,
             file=self.source.file,
         )
@@ -101,6 +121,7 @@ class Checker:
 
     def _form_problem(self, detail: Any) -> None:
         key: Key = tuple(detail["loc"])
+        self._malformed.update(map(str, key[:1]))
         if detail["type"] == "missing":
             place = self.source.place(key[:-1])
             line = place.line if len(key) > 1 else None
@@ -108,7 +129,9 @@ class Checker:
             return
         if detail["type"] == "extra_forbidden":
             known = list(ProtocolForm.model_fields)
-            if len(key) == 1:
+            if key[0] == "search":
+                known = [field.alias or name for name, field in Search.model_fields.items()]
+            elif len(key) == 1:
                 known = [field.alias or name for name, field in SuiteForm.model_fields.items()]
             word = str(key[-1])
             self._add(key, f"unknown key; known: {listed(known)}", nearest(word, known))
@@ -127,43 +150,6 @@ class Checker:
             bad = unknown_word("workload", name, list(self.catalogue.workloads))
             self._add(("workload",), str(bad), bad.suggestion)
         return workload
-
-    def _subjects(self, workload: Workload) -> None:
-        subjects = self._said.get("subjects")
-        if not isinstance(subjects, dict):
-            return
-        for slot, names in subjects.items():
-            if slot not in workload.slots:
-                bad = unknown_word(f"slot of {workload.name}", slot, list(workload.slots))
-                self._add(("subjects", slot), str(bad), bad.suggestion)
-                continue
-            known = self.catalogue.implementations(slot)
-            for index, name in enumerate(names if isinstance(names, list) else []):
-                if isinstance(name, str) and name and name not in known:
-                    bad = unknown_word("implementation", name, list(known))
-                    self._add(("subjects", slot, index), str(bad), bad.suggestion)
-        for slot in workload.slots:
-            if subjects and slot not in subjects:
-                self._add(("subjects",), f"the slot {slot} of {workload.name} has no subjects")
-        self._baseline(workload, subjects)
-
-    def _baseline(self, workload: Workload, subjects: Mapping[str, Any]) -> None:
-        baseline = self._said.get("baseline")
-        if not isinstance(baseline, dict):
-            return
-        for slot, name in baseline.items():
-            if slot not in workload.slots:
-                bad = unknown_word(f"slot of {workload.name}", slot, list(workload.slots))
-                self._add(("baseline", slot), str(bad), bad.suggestion)
-                continue
-            names = subjects.get(slot)
-            if isinstance(names, list) and isinstance(name, str) and name not in names:
-                valid = [word for word in names if word in self.catalogue.implementations(slot)]
-                message = f"{shown(name)} is not among the subjects ({listed(valid)}); name one of them, or no baseline"
-                self._add(("baseline", slot), message, nearest(name, valid))
-        for slot in workload.slots:
-            if slot not in baseline:
-                self._add(("baseline",), f"the slot {slot} is missing: a baseline names one implementation for each slot")
 
     def _sweep(self, workload: Workload) -> dict[str, tuple[Any, ...]]:
         sweep = self._said.get("sweep")
@@ -184,7 +170,9 @@ class Checker:
                 where = (*key, index) if isinstance(said, list) else key
                 kept.update((repr(entry), entry) for entry in self._values(where, axes[name], value, workload, axes))
             found[name] = tuple(kept.values())
-        missing = [axis.name for axis in axes.values() if axis.required and axis.name not in sweep]
+        missing = [
+            axis.name for axis in axes.values() if axis.required and axis.name not in sweep and not self._searched(axis, workload)
+        ]
         if missing and self.complete:
             self._add(("sweep",), f"says nothing about {', '.join(missing)}, and {workload.name} has no default for that")
         return found
@@ -193,11 +181,43 @@ class Checker:
         if name == "model":
             self._add(key, f"{workload.name} takes no model; its axes: {listed(list(axes))}")
             return
+        if name == "dtype":
+            self._add(key, f"the dtype of {workload.name} follows from the slot {workload.dtype_slot}; leave it out")
+            return
         shown_key = self.source.place(key).key
         layered = not shown_key.startswith("sweep")
-        known = [*axes, *workload.slots, *MAPPINGS, *WHOLES] if layered else list(axes)
+        known = [*axes, *workload.slots, *workload.shorthands, *MAPPINGS, *WHOLES] if layered else list(axes)
         bad = unknown_word("axis", name, list(axes))
         self._add(key, str(bad), nearest(name, known))
+
+    def _searched(self, axis: Axis, workload: Workload) -> bool:
+        """Whether the suite searches this axis, or may mean to with a name that cannot be searched."""
+        search = self._said.get("search")
+        if not isinstance(search, dict):
+            return False
+        return search.get("axis") == axis.name if search.get("axis") in searchable(workload) else axis.type is int
+
+    def _search(self, search: Search, workload: Workload, sweep: Mapping[str, Any], exclude: Sequence[Mapping[str, Any]]) -> None:
+        axes = {name: axis for name, axis in sweep_axes(workload, self.catalogue).items() if name in searchable(workload)}
+        name = search.axis
+        if name not in axes:
+            bad = unknown_word("whole number to search", name, list(axes))
+            self._add(("search", "axis"), str(bad), bad.suggestion)
+            return
+        for key, value in (("from", search.start), ("to", search.stop)):
+            try:
+                axes[name].convert(value)
+            except BadValue as error:
+                self._add(("search", key), str(error))
+        if name in sweep:
+            self._add(("sweep", name), f"{name} is searched, so the sweep says nothing about it")
+        if name in ("seq_len", "batch") and any(isinstance(batch, dict) for batch in sweep.get("batch", ())):
+            self._add(
+                ("sweep", "batch"), f"{{tokens: N}} ties the batch to seq_len, and {name} is searched; give the batch as a number"
+            )
+        for index, rule in enumerate(exclude):
+            if name in rule:
+                self._add(("exclude", index, name), f"{name} is searched, so no rule can name it; search.to ends the search")
 
     def _values(self, key: Key, axis: Axis, value: Any, workload: Workload, axes: Mapping[str, Axis]) -> list[Any]:
         """The typed values that one entry of an axis stands for; none, and a problem, where it is wrong."""
@@ -309,6 +329,11 @@ class Checker:
 
 class _Reported(Exception):
     """A condition whose mistake is already among the problems."""
+
+
+def searchable(workload: Workload) -> list[str]:
+    """The parameters that can be searched: whole numbers that every case has."""
+    return [param.name for param in workload.params if param.type is int and param.only_where is None]
 
 
 def collected(problems: Sequence[Problem]) -> SuiteError:

@@ -1,7 +1,8 @@
 """From a suite to its cases: the product of all axes, less what rules exclude and filters leave out.
 
 Order: axes vary as the file declares them, the first one slowest; the subjects of a point come last, so a point's cases are
-neighbours. A case that would be there twice is there once.
+neighbours. A case that would be there twice is there once. Where the suite searches an axis, its cases are those of the first probes:
+the lowest value. A filter on that axis asks for values instead, and nothing is searched.
 """
 
 from __future__ import annotations
@@ -17,11 +18,24 @@ from bench.catalogue import Catalogue
 from bench.catalogue.names import listed, shown
 from bench.declare import Workload
 from bench.errors import Problem, SelectionError, SuiteError
-from bench.records import Case, Pass, Scalar
-from bench.suite.axes import TIMERS, Axis, BadValue, selection_axes, sweep_axes, unknown_word
+from bench.records import MEMORY_LIMIT_PARAM, Case, Pass, Scalar
+from bench.suite.arms import arms_of
+from bench.suite.axes import (
+    MEMORY_LIMIT,
+    TIMERS,
+    WHOLE,
+    Axis,
+    BadValue,
+    axis_value,
+    selection_axes,
+    sweep_axes,
+    unknown_word,
+)
 from bench.suite.check import OPERATORS, collected, shape_dims
-from bench.suite.model import Suite
+from bench.suite.check_arms import dtype_of
+from bench.suite.model import Search, Suite
 from bench.suite.overlay import split_list
+from bench.suite.sizes import parse_size
 
 MAX_CASES = 100_000
 
@@ -41,6 +55,8 @@ class Expansion:
     cases: tuple[Case, ...]
     excluded: int
     filtered: int
+    search: Search | None = None
+    """What is searched, starting from these cases."""
 
 
 def parse_filters(texts: Sequence[str]) -> tuple[Filter, ...]:
@@ -67,7 +83,8 @@ def expand(suite: Suite, catalogue: Catalogue, *, device: str, filters: Sequence
     """
     workload = catalogue.workload(suite.workload)
     wanted = _typed_filters(filters, selection_axes(workload, catalogue))
-    cells = _cells(suite, workload, catalogue, device)
+    search, searched = _searched(suite, wanted)
+    cells = _cells(suite, workload, catalogue, device, searched)
     kept: dict[str, Case] = {}
     present: dict[str, dict[Scalar, None]] = {axis: {} for axis in wanted}
     excluded = filtered = 0
@@ -79,12 +96,12 @@ def expand(suite: Suite, catalogue: Catalogue, *, device: str, filters: Sequence
                 excluded += 1
                 continue
             for axis in wanted:
-                present[axis][_value(case, axis)] = None
-            if all(_value(case, axis) in values for axis, values in wanted.items()):
+                present[axis][axis_value(case, axis)] = None
+            if all(axis_value(case, axis) in values for axis, values in wanted.items()):
                 asked.append(case)
             else:
                 filtered += 1
-        mistake = _mistake(cell, asked, workload) if asked else None
+        mistake = _mistake(cell, asked, workload, search) if asked else None
         if mistake:
             mistakes.setdefault(mistake, []).append(cell.label)
         kept.update((case.key, case) for case in asked)
@@ -99,7 +116,21 @@ def expand(suite: Suite, catalogue: Catalogue, *, device: str, filters: Sequence
             raise SelectionError(f"no case has {axis}={absent[0]}; there are: {listed(there)}")
     if not kept:
         raise SelectionError("no case answers to all filters together")
-    return Expansion(tuple(kept.values()), excluded, filtered)
+    return Expansion(tuple(kept.values()), excluded, filtered, search)
+
+
+def _searched(suite: Suite, wanted: Mapping[str, Sequence[Scalar]]) -> tuple[Search | None, dict[str, list[Any]]]:
+    """What is searched, and the values that the searched axis has to begin with: the lowest, or those that a filter asks for."""
+    search = suite.search
+    if search is None:
+        return None, {}
+    if search.axis not in wanted:
+        return search, {search.axis: [search.start]}
+    values = [value for value in wanted[search.axis] if isinstance(value, int)]
+    outside = [value for value in values if not search.start <= value <= search.stop]
+    if outside:
+        raise SelectionError(f"{search.axis}={outside[0]} is outside the search, which goes from {search.start} to {search.stop}")
+    return None, {search.axis: values}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +142,16 @@ class _Cell:
     mistake: str | None
 
 
-def _cells(suite: Suite, workload: Workload, catalogue: Catalogue, device: str) -> Iterator[_Cell]:
+def _cells(
+    suite: Suite, workload: Workload, catalogue: Catalogue, device: str, searched: Mapping[str, list[Any]]
+) -> Iterator[_Cell]:
     axes = sweep_axes(workload, catalogue)
-    subjects = [
-        dict(zip(suite.subjects, names, strict=True))
-        for names in itertools.product(*(suite.subjects[slot] for slot in suite.subjects))
-    ]
+    by_dtype = _subjects(suite, workload, catalogue)
     choices: dict[str, list[Any]] = {name: list(values) for name, values in suite.sweep.items()}
     if "model" in choices:
         choices["model"] = [shape for value in choices["model"] for shape in _shapes(value, workload, catalogue)]
-    count = math.prod(map(len, choices.values())) * len(subjects)
+    choices |= searched
+    count = math.prod(map(len, choices.values())) * sum(map(len, by_dtype.values()))
     if count > MAX_CASES:
         raise SuiteError([Problem(f"gives {count} cases; {MAX_CASES} at most", suite.file, key="sweep")])
     timers = TIMERS["cuda" if device == "cuda" else "cpu"]
@@ -131,19 +162,33 @@ def _cells(suite: Suite, workload: Workload, catalogue: Catalogue, device: str) 
         timer = str(chosen.get("timer", timers[0]))
         if timer not in timers:
             mistake = mistake or f"the timer {timer} does not work on {device}; there: {listed(timers)}"
-        first = Case(
-            workload=workload.name,
-            workload_version=workload.version,
-            subject=subjects[0],
-            pass_=Pass(chosen["pass"]),
-            dtype=chosen["dtype"],
-            device=device,
-            cache=str(chosen.get("cache", "cold" if device == "cuda" else "warm")),
-            timer=timer,
-            params=_params(chosen, workload, axes),
-            world_size=int(chosen.get("world_size", 1)),
-        )
-        yield _Cell(tuple(dataclasses.replace(first, subject=subject) for subject in subjects), label, mistake)
+        for dtype, subjects in by_dtype.items():
+            first = Case(
+                workload=workload.name,
+                workload_version=workload.version,
+                subject=subjects[0],
+                pass_=Pass(chosen["pass"]),
+                dtype=dtype or chosen["dtype"],
+                device=device,
+                cache=str(chosen.get("cache", "cold" if device == "cuda" else "warm")),
+                timer=timer,
+                params=_params(chosen, workload, axes),
+                world_size=int(chosen.get("world_size", 1)),
+            )
+            cases = tuple(dataclasses.replace(first, subject=subject) for subject in subjects)
+            yield _Cell(cases, f"{label} dtype={dtype}" if dtype else label, mistake)
+
+
+def _subjects(suite: Suite, workload: Workload, catalogue: Catalogue) -> dict[str | None, list[dict[str, str]]]:
+    """The subjects, whole and in the workload's order of slots, by the dtype that they decide (None: the sweep says it)."""
+    found: dict[str | None, list[dict[str, str]]] = {}
+    for arm in arms_of(suite.to_data()):
+        subject = {slot: arm.subject[slot] for slot in workload.slots}
+        try:
+            found.setdefault(dtype_of(workload, catalogue, subject), []).append(subject)
+        except BadValue as error:
+            raise SuiteError([Problem(str(error), suite.file, key=workload.dtype_slot)]) from error
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +233,9 @@ def _params(chosen: Mapping[str, Any], workload: Workload, axes: Mapping[str, Ax
             continue
         default = axes[param.name].default
         params[param.name] = chosen.get(param.name, default if default is None else axes[param.name].convert(default))
+    limit = chosen.get(MEMORY_LIMIT, WHOLE)
+    if limit != WHOLE:  # a case without a cap lacks the parameter, as those that were stored before there was one
+        params[MEMORY_LIMIT_PARAM] = parse_size(limit)
     return params
 
 
@@ -199,15 +247,7 @@ def _name(value: Any) -> str:
 
 def _holds(rule: Mapping[str, Any], case: Case) -> bool:
     """Whether every condition of the rule holds; one about a value that the cell has not got (a batch) does not."""
-    return all(_condition_holds(condition, _value(case, axis)) for axis, condition in rule.items())
-
-
-def _value(case: Case, axis: str) -> Scalar:
-    """The case's value of an axis; None where a parameter has no meaning in it."""
-    try:
-        return case.axis_value(axis)
-    except KeyError:
-        return None
+    return all(_condition_holds(condition, axis_value(case, axis)) for axis, condition in rule.items())
 
 
 def _condition_holds(condition: Any, value: Scalar) -> bool:
@@ -220,11 +260,15 @@ def _condition_holds(condition: Any, value: Scalar) -> bool:
     return bool(value == condition)
 
 
-def _mistake(cell: _Cell, asked: Sequence[Case], workload: Workload) -> str | None:
+def _mistake(cell: _Cell, asked: Sequence[Case], workload: Workload, search: Search | None) -> str | None:
     if cell.mistake:
         return cell.mistake
+    cases = [asked[0]]
+    if search is not None:
+        cases.append(dataclasses.replace(asked[0], params={**asked[0].params, search.axis: search.stop}))
     try:
-        workload.spec(asked[0])
+        for case in cases:
+            workload.spec(case)
     except ValueError as error:
         return str(error) or "the workload refuses it"
     return None

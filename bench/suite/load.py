@@ -10,6 +10,7 @@ from bench.catalogue import Catalogue, nearest
 from bench.declare import Workload
 from bench.errors import Problem, SuiteError
 from bench.suite.check import Checker, collected
+from bench.suite.check_arms import Shorthands
 from bench.suite.model import Suite
 from bench.suite.overlay import with_profile, with_settings
 from bench.suite.source import Source, read_file
@@ -29,17 +30,24 @@ def load_suite(path: Path, catalogue: Catalogue, *, profile: str | None = None, 
 
 
 def suite_from_data(data: Mapping[str, Any], catalogue: Catalogue) -> Suite:
-    """The suite that gave `data` by `to_data`, checked again. Raises SuiteError, for one where an implementation is gone since."""
-    return _suite(Source(dict(data)), catalogue, None, ())
+    """The suite that gave `data` by `to_data`, checked again. Raises SuiteError, for one where an implementation is gone since.
+
+    Its shorthands mean what they meant then.
+    """
+    written = {key: value for key, value in data.items() if key != "shorthands"}
+    return _suite(Source(written), catalogue, None, (), data.get("shorthands"))
 
 
-def _suite(source: Source, catalogue: Catalogue, profile: str | None, sets: Sequence[str]) -> Suite:
+def _suite(
+    source: Source, catalogue: Catalogue, profile: str | None, sets: Sequence[str], shorthands: Shorthands | None = None
+) -> Suite:
     if not isinstance(source.data, dict):
         message = "is empty" if source.data is None else "must be a mapping of keys (schema, name, question, workload, ...)"
         raise SuiteError([Problem(message, source.file)])
     workload = source.data.get("workload")
     found = catalogue.workloads.get(workload) if isinstance(workload, str) else None
-    slots = tuple(found.slots) if found else ()
+    # A word that is a parameter as well means the parameter where it stands alone; `subjects` takes the other.
+    slots = {*found.slots, *found.shorthands} - {param.name for param in found.params} if found else set()
     problems: list[Problem] = []
     chosen = source
     profiles = source.data.get("profiles")
@@ -57,7 +65,7 @@ def _suite(source: Source, catalogue: Catalogue, profile: str | None, sets: Sequ
         problems += mistakes
     if chosen is not source:
         problems += Checker(source, catalogue, complete=False).problems
-    checked = Checker(chosen, catalogue)
+    checked = Checker(chosen, catalogue, shorthands=shorthands)
     problems += checked.problems
     if checked.suite is not None and found is not None:
         problems += _settings_without_use(checked.suite, found, sets)

@@ -12,9 +12,14 @@ from bench.suite.sizes import parse_size
 
 MAX_NAME = 300
 MAX_QUESTION = 2000
+MAX_ENTRIES = 1000
+"""Arms that a suite writes down."""
+MAX_PARTS = 100
+"""Of a ladder, leave-one-out or pairs, which make more arms of them."""
 _JOINERS = "\u200c\u200d"
 """Invisible, yet parts of ordinary words and emoji."""
 
+_OPTIONAL = ("defaults", "shorthands", "subjects", "arms", "ladder", "leave_one_out", "pairs", "search")
 _DEFAULTS = Protocol()
 _DAY_S = 86_400.0
 
@@ -67,12 +72,39 @@ class ProtocolForm(BaseModel):
             raise ValueError("host_memory_limit and host_memory_limit_bytes say the same thing; give one")
         return self
 
-    def protocol(self) -> Protocol:
-        """The record that the runner uses."""
+    def protocol(self, *, trials: int | None = None) -> Protocol:
+        """The record that the runner uses; `trials` stands where the file does not say how many."""
         said = self.model_dump(exclude={"host_memory_limit"})
+        if trials is not None and "trials" not in self.model_fields_set:
+            said["trials"] = trials
         if self.host_memory_limit is not None:
             said["host_memory_limit_bytes"] = self.host_memory_limit
         return Protocol(**said)
+
+
+class Search(BaseModel):
+    """A search for the largest value of an axis that fits, for each subject at each point of the sweep.
+
+    Probes double from `from` until one runs out of memory or `to` is reached. Then they halve the gap between the largest value that
+    fits and the smallest that does not, down to `step`; without a step, down to an eighth of the value that fits.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+
+    axis: str = Field(description="the parameter that is searched: a whole number, such as seq_len or batch")
+    until: Literal["oom"] = Field(description="what ends the search of a subject: oom")
+    start: int = Field(alias="from", ge=1, le=2**40, description="the first and lowest value")
+    stop: int = Field(alias="to", ge=1, le=2**40, description="the highest value")
+    step: int | None = Field(None, ge=1, description="values are `from` plus multiples of this, and the answer is exact to it")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Search:
+        if self.stop < self.start:
+            raise ValueError(f"to ({self.stop}) is less than from ({self.start})")
+        return self
+
+
+Parts = Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=MAX_PARTS)]
 
 
 class SuiteForm(BaseModel):
@@ -86,12 +118,27 @@ class SuiteForm(BaseModel):
         description="the question that the suite answers, for the head of its report"
     )
     workload: str = Field(description="what is computed; `bench list workloads`")
-    subjects: dict[str, Listed] = Field(min_length=1, description="slot to the implementations that are compared")
+    defaults: dict[str, str] = Field(
+        default_factory=dict,
+        description="slot to what fills it where a subject says nothing, laid over the workload's own defaults",
+    )
+    subjects: Annotated[dict[str, Listed], Field(min_length=1)] | None = Field(
+        None, description="slot to the implementations that are compared; several slots are multiplied"
+    )
+    arms: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_ENTRIES)] | None = Field(
+        None, description="instead of subjects: each entry fills some slots, over the defaults, and may have a name"
+    )
+    ladder: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_PARTS)] | None = Field(
+        None, description="arms: the defaults, then each entry on top of those before it"
+    )
+    leave_one_out: Parts | None = Field(None, description="arms: all of these parts together, and all but each one")
+    pairs: Parts | None = Field(None, description="arms: the defaults, each of these parts alone, and every two of them")
     baseline: dict[str, str] | None = Field(None, description="slot to the implementation that the others are compared with")
     under_test: list[Annotated[str, Field(min_length=1, max_length=MAX_NAME)]] = Field(
         default_factory=list, description="packages or paths whose version is the x axis of history"
     )
     sweep: dict[str, Any] = Field(description="axis to one value or a list of values; lists are multiplied")
+    search: Search | None = Field(None, description="a search for the largest value of one axis that fits in memory")
     exclude: list[dict[str, Any]] = Field(
         default_factory=list, description="cells to leave out: all conditions of a rule must hold"
     )
@@ -111,11 +158,22 @@ class Suite(BaseModel):
     name: str
     question: str
     workload: str
-    subjects: dict[str, tuple[str, ...]]
+    defaults: dict[str, str] = {}
+    """Of all slots that have one, in the workload's order: the suite's laid over the workload's."""
+    shorthands: dict[str, dict[str, str]] = {}
+    """Each shorthand that the suite uses, as `layers=liger`, to the slots that it fills."""
+    subjects: dict[str, tuple[str, ...]] = {}
+    """As written, like the next four; see `bench.suite.arms` for what they mean."""
+    arms: tuple[dict[str, Any], ...] = ()
+    ladder: tuple[dict[str, Any], ...] = ()
+    leave_one_out: dict[str, dict[str, str]] = {}
+    pairs: dict[str, dict[str, str]] = {}
     baseline: dict[str, str] | None = None
+    """Complete: every slot of the workload."""
     under_test: tuple[str, ...] = ()
     sweep: dict[str, tuple[Any, ...]]
     """Axis to values, typed; `{"tokens": N}` is a derived batch, `{"from": model, field: [...]}` a varied model shape."""
+    search: Search | None = None
     exclude: tuple[dict[str, Any], ...] = ()
     profiles: dict[str, dict[str, Any]] = {}
     """As the file has them, for listings; already applied, so not part of `to_data`."""
@@ -125,6 +183,7 @@ class Suite(BaseModel):
     """The file that it was read from, for messages."""
 
     def to_data(self) -> dict[str, Json]:
-        """JSON-ready data from which `suite_from_data` makes the suite again."""
+        """JSON-ready data from which `suite_from_data` makes the suite again, and `arms_of` its arms; what says nothing is left out."""
         data: dict[str, Json] = self.model_dump(mode="json", by_alias=True, exclude={"profiles", "file", "protocol"})
-        return {**data, "protocol": dataclasses.asdict(self.protocol)}
+        silent = {key for key in _OPTIONAL if not data[key]}
+        return {**{key: value for key, value in data.items() if key not in silent}, "protocol": dataclasses.asdict(self.protocol)}

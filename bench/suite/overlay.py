@@ -11,9 +11,9 @@ from bench.errors import Problem, SuiteError
 from bench.suite.model import ProtocolForm
 from bench.suite.source import Key, Place, Source, dotted, read_text
 
-MAPPINGS = ("protocol", "subjects", "baseline", "sweep")
+MAPPINGS = ("protocol", "defaults", "subjects", "baseline", "sweep", "search")
 """Keys whose values are laid over key by key."""
-WHOLES = ("threads", "exclude", "under_test")
+WHOLES = ("threads", "exclude", "under_test", "arms", "ladder", "leave_one_out", "pairs")
 """Keys that are replaced."""
 FIXED = ("schema", "name", "question", "workload", "profiles")
 """Keys that say which suite it is."""
@@ -58,7 +58,7 @@ def with_settings(source: Source, sets: Sequence[str], slots: Collection[str]) -
             problems.append(Problem(mistake[0], place.file, None, place.key, mistake[1]))
             continue
         try:
-            value = _setting(value_text, split=path[0] not in ("protocol", "threads", "exclude"))
+            value = _setting(value_text, split=path[0] not in ("protocol", "threads", "search", "exclude"))
         except SuiteError as error:
             problems += [Problem(problem.message, place.file, None, place.key) for problem in error.problems]
             continue

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from bench.catalogue import Catalogue
 from bench.declare import DTYPES
 from bench.records import Json, Pass
-from bench.suite.axes import CACHES, TIMERS, Axis, sweep_axes
+from bench.suite.arms import COMBINED, NAME
+from bench.suite.axes import CACHES, MEMORY_LIMIT_AXIS, TIMERS, Axis, SizeAxis, sweep_axes
 from bench.suite.check import OPERATORS
 from bench.suite.model import SuiteForm
+from bench.suite.overlay import MAPPINGS, WHOLES
 
 SCHEMA_ID = "https://json-schema.org/draft/2020-12/schema"
 
 _SCALAR: Json = {"type": ["string", "number", "boolean"]}
+_NULL: Json = {"type": "null"}
 
 
 def json_schema(catalogue: Catalogue | None = None) -> dict[str, Json]:
@@ -27,13 +31,14 @@ def json_schema(catalogue: Catalogue | None = None) -> dict[str, Json]:
     properties: dict[str, Any] = schema["properties"]
     if catalogue is not None:
         properties["workload"]["enum"] = list(catalogue.workloads)
-    properties["subjects"] |= {"properties": slots, "additionalProperties": _one_or_more({"type": "string"})}
+    properties |= _arms({key: properties[key]["description"] for key in ("defaults", "subjects", *COMBINED)}, catalogue)
     properties["sweep"] = {
         "type": "object",
         "description": properties["sweep"]["description"],
         "properties": axes,
         "additionalProperties": _one_or_more(_SCALAR) if catalogue is None else False,
     }
+    properties["search"] = {"description": properties["search"]["description"], "anyOf": [{"$ref": "#/$defs/Search"}, _NULL]}
     properties["exclude"]["items"] = {"type": "object", "minProperties": 1, "additionalProperties": _condition()}
     properties["profiles"]["additionalProperties"] = _profile(properties, axes, slots, closed=catalogue is not None)
     properties["under_test"] = _one_or_more({"type": "string"}) | {"description": properties["under_test"]["description"]}
@@ -60,6 +65,8 @@ def _axis(axis: Axis) -> dict[str, Json]:
     if axis.name == "model":
         fields = _one_or_more({"type": ["number", "boolean"]})
         forms.append({"type": "object", "properties": {"from": value}, "required": ["from"], "additionalProperties": fields})
+    if isinstance(axis, SizeAxis):
+        forms.append({"type": "number", "exclusiveMinimum": 0})
     entry: Json = {"anyOf": forms} if len(forms) > 1 else value
     return {**_one_or_more(entry), "description": axis.description}
 
@@ -82,15 +89,45 @@ def _axes(catalogue: Catalogue | None) -> dict[str, Json]:
             Axis("cache", str, CACHES, description="whether caches are flushed before each sample"),
             Axis("timer", str, timers, description="how time is taken"),
             Axis("world_size", int, minimum=1, description="number of ranks"),
+            MEMORY_LIMIT_AXIS,
         )
         found = {axis.name: [_axis(axis)] for axis in fixed}
     return {name: forms[0] if len(forms) == 1 else {"anyOf": forms} for name, forms in found.items()}
 
 
-def _slots(catalogue: Catalogue | None) -> dict[str, Json]:
+def _names(catalogue: Catalogue | None) -> dict[str, Json]:
+    """What each slot and each shorthand takes. A word that is both, in two workloads, takes either's names."""
     if catalogue is None:
         return {}
-    return {slot: _one_or_more({"type": "string", "enum": list(catalogue.implementations(slot))}) for slot in catalogue.slots()}
+    known = {slot: list(catalogue.implementations(slot)) for slot in catalogue.slots()}
+    for workload in catalogue.workloads.values():
+        for word, group in workload.shorthands.items():
+            known[word] = list(dict.fromkeys([*known.get(word, ()), *(name for slot in group for name in known[slot])]))
+    return {word: {"type": "string", "enum": names} for word, names in known.items()}
+
+
+def _slots(catalogue: Catalogue | None) -> dict[str, Json]:
+    return {word: _one_or_more(name) for word, name in _names(catalogue).items()}
+
+
+def _arms(descriptions: Mapping[str, str], catalogue: Catalogue | None) -> dict[str, Json]:
+    """The keys that say what is compared."""
+    single, many, text = _names(catalogue), _slots(catalogue), {"type": "string"}
+    own_name = {NAME: {"type": "string", "minLength": 1}}
+    part: dict[str, Json] = {"type": "object", "properties": single, "additionalProperties": text}
+    product: dict[str, Json] = {"type": "object", "properties": many, "additionalProperties": _one_or_more(text)}
+    arm = {**product, "properties": {**many, **own_name}}
+    step = {**part, "properties": {**single, **own_name}}
+    parts: Json = {"type": "object", "additionalProperties": part, "minProperties": 1}
+    forms: dict[str, Json] = {
+        "subjects": {**product, "minProperties": 1},
+        "arms": {"type": "array", "items": arm, "minItems": 1},
+        "ladder": {"type": "array", "items": step, "minItems": 1},
+        "leave_one_out": parts,
+        "pairs": parts,
+    }
+    keys: dict[str, Json] = {key: {"description": descriptions[key], "anyOf": [form, _NULL]} for key, form in forms.items()}
+    return {**keys, "defaults": {**part, "description": descriptions["defaults"]}}
 
 
 def _condition() -> dict[str, Json]:
@@ -102,8 +139,8 @@ def _condition() -> dict[str, Json]:
 
 def _profile(properties: dict[str, Any], axes: dict[str, Json], slots: dict[str, Json], *, closed: bool) -> dict[str, Json]:
     """A profile takes the axes and slots directly, and the suite's own keys."""
-    own = {key: properties[key] for key in ("subjects", "baseline", "sweep", "exclude", "protocol", "threads", "under_test")}
-    own["subjects"] = {key: value for key, value in own["subjects"].items() if key != "minProperties"}
+    own = {key: properties[key] for key in (*MAPPINGS, *WHOLES)}
+    own["search"] = {"type": ["object", "null"], "description": properties["search"]["description"]}  # any part of one
     return {
         "type": "object",
         "properties": {**axes, **slots, **own},

@@ -32,3 +32,10 @@ def parse_size(size: str | int | float) -> int:
     if size_bytes < 1:
         raise ValueError(f"{str(size)[:40]!r} is no memory at all")
     return size_bytes
+
+
+def spell_size(size_bytes: int) -> str:
+    """The size in the largest unit that divides it: what `parse_size` reads as exactly so many bytes again."""
+    units = {name: _UNITS[name.lower()] for name in ("B", "kB", "KiB", "MB", "MiB", "GB", "GiB", "TB", "TiB")}
+    number, name = min((size_bytes // unit, name) for name, unit in units.items() if size_bytes % unit == 0)
+    return f"{number}{name}"

@@ -9,7 +9,8 @@ import pytest
 from bench.errors import SuiteError
 from bench.records import Case
 from bench.run.options import RunOptions, parse_shard
-from bench.run.plan import DEFAULT_TRIAL_S, estimate, order, trial_seed
+from bench.run.order import order, trial_seed
+from bench.run.plan import DEFAULT_TRIAL_S, estimate
 from bench.store import Store
 from tests import factories
 

@@ -14,7 +14,8 @@ from bench.machine import environment, find_device
 from bench.records import Status
 from bench.run import Plan, execute, resume, run_is_alive
 from bench.run.locks import run_lock
-from bench.run.plan import make_plan, trial_seed
+from bench.run.order import trial_seed
+from bench.run.plan import make_plan
 from bench.run.resume import _place_of, _start_anew
 from bench.run.rows import describe
 from bench.store import Store

@@ -16,6 +16,7 @@ from bench.catalogue import Catalogue
 from bench.errors import SuiteError
 from bench.records import Protocol
 from bench.suite import Suite, load_suite, suite_from_data
+from bench.suite.arms import COMBINED
 from bench.suite.model import ProtocolForm
 from tests.suite.conftest import PLAIN, Load
 
@@ -391,7 +392,9 @@ junk = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["attention", "seq_len", "from", "tokens", "gt", "x", "model", "trials"]), inner, max_size=3
+            st.sampled_from(["attention", "seq_len", "from", "tokens", "gt", "x", "model", "trials", "name", "axis"]),
+            inner,
+            max_size=3,
         )
     ),
     max_leaves=8,
@@ -400,7 +403,12 @@ junk = st.recursive(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
 @given(
-    st.dictionaries(st.sampled_from([*PLAIN, "baseline", "exclude", "profiles", "protocol", "threads", "under_test"]), junk),
+    st.dictionaries(
+        st.sampled_from(
+            [*PLAIN, "baseline", "exclude", "profiles", "protocol", "threads", "under_test", "defaults", "search", *COMBINED]
+        ),
+        junk,
+    ),
     st.booleans(),
 )
 def test_junk_in_any_place_is_a_suite_or_a_suite_error(

@@ -106,6 +106,43 @@ def test_with_a_catalogue_names_are_checked_too(catalogue: Catalogue, changes: d
     assert accepts(json_schema(), {**PLAIN, **changes}, json_schema()) or "dropout" in str(changes)
 
 
+ARMS: dict[str, Any] = {
+    "subjects": None,
+    "defaults": {"attention": "eager"},
+    "arms": [{}, {"name": "best", "attention": ["eager", "flex"]}],
+    "ladder": [{"attention": "flex"}, {"name": "last", "attention": "eager"}],
+    "leave_one_out": {"a": {"attention": "flex"}},
+    "pairs": {"a": {"attention": "flex"}, "b": {}},
+    "search": {"axis": "batch", "until": "oom", "from": 1, "to": 64},
+    "sweep": {**PLAIN["sweep"], "memory_limit": ["16GB", 24, "none"]},
+    "profiles": {"cpu": {"search": {"to": 8}, "ladder": None, "arms": [{}]}},
+}
+
+
+def test_arms_searches_and_caps_fit(schema: Any) -> None:
+    assert accepts(schema, {**PLAIN, **ARMS}, schema)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"arms": {"attention": "eager"}},
+        {"arms": []},
+        {"arms": [{"attention": 3}]},
+        {"ladder": [{"attention": ["eager", "flex"]}]},
+        {"pairs": {"a": {"attention": ["eager", "flex"]}}},
+        {"leave_one_out": [{}]},
+        {"search": {"axis": "batch", "until": "oom", "from": 1}},
+        {"search": {"axis": "batch", "until": "timeout", "from": 1, "to": 2}},
+        {"search": {"axis": "batch", "until": "oom", "from": 1, "to": 2, "by": 2}},
+        {"defaults": {"attention": ["eager"]}},
+        {"sweep": {**PLAIN["sweep"], "memory_limit": True}},
+    ],
+)
+def test_a_mistake_in_arms_or_a_search_does_not_fit(schema: Any, changes: dict[str, Any]) -> None:
+    assert not accepts(schema, {**PLAIN, **ARMS, **changes}, schema)
+
+
 def test_every_key_is_described(schema: Any) -> None:
     assert all(entry.get("description") for name, entry in schema["properties"].items())
     assert all(entry.get("description") for entry in schema["$defs"]["ProtocolForm"]["properties"].values())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.suite import parse_size
+from bench.suite import parse_size, spell_size
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,15 @@ def test_anything_else_is_no_size(size: str | float) -> None:
 def test_whole_sizes_are_exact(number: int, unit: str) -> None:
     scale = {"MB": 10**6, "MiB": 2**20, "GB": 10**9, "GiB": 2**30}[unit]
     assert parse_size(f"{number}{unit}") == number * scale
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"), [(24 * 10**9, "24GB"), (2**34, "16GiB"), (1_500_000_000, "1500MB"), (2 * 10**12, "2TB"), (7, "7B")]
+)
+def test_a_size_is_spelled_in_the_largest_unit_that_divides_it(size_bytes: int, text: str) -> None:
+    assert spell_size(size_bytes) == text
+
+
+@given(st.integers(1, 10**15 - 1))
+def test_a_spelled_size_is_read_as_the_same_bytes(size_bytes: int) -> None:
+    assert parse_size(spell_size(size_bytes)) == size_bytes
