@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from bench.catalogue import load_catalogue, missing_requirements
-from bench.records import Case, Pass, Status
+from bench.records import Case, Pass, Scalar, Status
 from tests.factories import case as any_case
 from tests.worker.trials import answer, attention, rms_norm
+from tests.workloads.linear_cases import linear
+from tests.workloads.test_offload import offload
+from tests.workloads.test_optimizer import optimizer
 
 
-def tiny(workload: str, **params: int) -> Callable[[str], Case]:
+def tiny(workload: str, **params: Scalar) -> Callable[[str], Case]:
     """How to make a case of a workload that has one slot, by the name of the implementation."""
     return lambda name: dataclasses.replace(any_case(name, params=params), workload=workload, subject={workload: name})
 
@@ -24,32 +27,68 @@ CASES: dict[str, Callable[[str], Case]] = {
     "rms_norm": rms_norm,
     "matmul": tiny("matmul", m=24, n=40, k=16),
     "copy": tiny("copy", elements=1000),
+    "linear": linear,
+    "optimizer": optimizer,
+    "offload": lambda name: offload(name, params={"bytes": 4096}),
+    "cross_entropy": tiny("cross_entropy", tokens=24, vocab_size=200, ignored=0.2),
+    "linear_cross_entropy": tiny("linear_cross_entropy", tokens=160, hidden_size=64, vocab_size=200, ignored=0.2),
+    "preference_loss": tiny("preference_loss", loss="dpo", batch=4, seq_len=12, hidden_size=16, vocab_size=200, prompt=0.2),
+    "distillation_loss": tiny("distillation_loss", tokens=24, hidden_size=64, vocab_size=200, ignored=0.2, divergence="jsd"),
+    "layer_norm": tiny("layer_norm", hidden_size=64, seq_len=10, batch=2, eps=1e-5),
+    "fused_add_rms_norm": tiny("fused_add_rms_norm", hidden_size=64, seq_len=10, batch=2, eps=1e-5),
+    "rope": tiny("rope", heads=4, kv_heads=2, head_dim=16, rope_theta=10_000.0, seq_len=12, batch=2),
+    "swiglu": tiny("swiglu", hidden_size=32, intermediate_size=48, seq_len=6, batch=2, part="mlp"),
+    "geglu": tiny("geglu", hidden_size=32, intermediate_size=48, seq_len=6, batch=2, part="activation"),
 }
 """How to make a tiny case of a workload."""
 
-SLOW_TO_COMPILE = {"flex"}
+SLOW_TO_COMPILE = {"flex", "compiled", "compiled_chunked", "liger_chunked", "adamw_compiled"} | {
+    "adamw8bit_ao", "adamw4bit_ao", "adamw_fp8_ao",
+}  # fmt: skip
 
 CANNOT = {("flex", Pass.FORWARD_BACKWARD): "FlexAttention does not support backward on CPU"}
 """What the libraries themselves refuse on a CPU."""
 
 
+ABSENT = {"int4_weight_only_ao": "ImportError: Requires mslk"}
+"""What the libraries themselves miss at the first call, beyond what is declared."""
+
+
+BOTH = (Pass.FORWARD, Pass.FORWARD_BACKWARD)
+
+
 def every() -> list[object]:
+    """Workload, implementation and pass: forward with and without backward, or the passes of a workload that has neither."""
     catalogue = load_catalogue()
     return [
-        pytest.param(workload, name, id=f"{workload}-{name}", marks=[pytest.mark.slow] if name in SLOW_TO_COMPILE else [])
-        for workload in catalogue.workloads
+        pytest.param(
+            workload, name, pass_, id=f"{workload}-{name}-{pass_}", marks=[pytest.mark.slow] if name in SLOW_TO_COMPILE else []
+        )
+        for workload, found in catalogue.workloads.items()
         for name in catalogue.implementations(workload)
+        for pass_ in ([pass_ for pass_ in BOTH if pass_ in found.passes] or found.passes)
     ]
 
 
 def test_every_workload_has_a_tiny_case_here() -> None:
-    assert set(load_catalogue().workloads) == set(CASES), "say above how to make a tiny case of it"
+    alone = {name for name, workload in load_catalogue().workloads.items() if name in workload.slots}
+    assert alone == set(CASES), "say above how to make a tiny case of it"
 
 
-@pytest.mark.parametrize("pass_", [Pass.FORWARD, Pass.FORWARD_BACKWARD])
+@pytest.fixture(scope="module", autouse=True)
+def _caches_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What another process compiles meanwhile must not look as if a trial of ours had."""
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+            patch.setenv(variable, str(tmp_path_factory.mktemp(variable.lower())))
+        yield
+
+
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-@pytest.mark.parametrize(("workload", "name"), every())
+@pytest.mark.parametrize(("workload", "name", "pass_"), every())
 def test_it_measures_or_says_why_not(tmp_path: Path, workload: str, name: str, dtype: str, pass_: Pass) -> None:
+    if name in SLOW_TO_COMPILE - {"flex"} and (dtype != "fp32" or pass_ is Pass.FORWARD):
+        pytest.skip("it takes long to compile: once, in both directions, is enough")
     case: Case = dataclasses.replace(CASES[workload](name), dtype=dtype, pass_=pass_)
     impl = load_catalogue().implementation(workload, name)
     reply = answer(tmp_path, case)
@@ -58,6 +97,9 @@ def test_it_measures_or_says_why_not(tmp_path: Path, workload: str, name: str, d
     elif missing := missing_requirements(impl):
         assert reply.status is Status.UNAVAILABLE
         assert missing[0] in str(reply.reason)
+    elif name in ABSENT:
+        assert reply.status is Status.UNAVAILABLE, reply.traceback
+        assert str(reply.reason).startswith(ABSENT[name])
     elif (name, pass_) in CANNOT:
         assert reply.status is Status.UNSUPPORTED, reply.traceback
         assert str(reply.reason).startswith(CANNOT[name, pass_])

@@ -32,9 +32,10 @@ def test_inputs_are_drawn_anew_in_place(name: str, monkeypatch: pytest.MonkeyPat
             return {}
 
     (peak,) = peak_bytes(Redraw(Bound(lambda given: given), {}, {}, Pass.FORWARD))
-    smallest = min(tensor.nbytes for tensor in inputs.values())
-    assert peak.samples[0] < smallest / 4
+    largest = max(tensor.nbytes for tensor in inputs.values())
+    assert peak.samples[0] < largest / 4
     for key, (old, address, stride) in before.items():
         assert (inputs[key].data_ptr(), inputs[key].stride()) == (address, stride)
         assert not torch.equal(inputs[key], old)
-        assert 0.5 < float(inputs[key].std()) < 2.0
+        if old.is_floating_point():
+            assert 0.05 < float(inputs[key].std()) < 2.0  # a weight's is one over the root of its width

@@ -6,7 +6,6 @@ import torch
 
 from bench.catalogue import load_catalogue
 from bench.declare import NormSpec
-from bench.records import Pass
 from bench.workloads.rms_norm import WORKLOAD, plain_module
 
 SPEC = NormSpec(batch=2, seq_len=5, hidden_size=16, eps=1e-5, dtype="fp32")
@@ -39,7 +38,7 @@ def test_the_plain_module_is_llamas() -> None:
 def test_every_replacement_owns_the_plain_modules_weight() -> None:
     inputs, parameters = parts()
     for impl in load_catalogue().implementations("rms_norm").values():
-        if impl.requires:
+        if impl.requires or impl.name == "compiled":  # that takes seconds to compile, and is the plain module where it stands
             continue
         bound = WORKLOAD.bind(SPEC, {"rms_norm": impl.builder(SPEC)}, {"weight": parameters["weight"].clone()})
         assert set(bound.parameters) == {"weight"}
@@ -49,7 +48,7 @@ def test_every_replacement_owns_the_plain_modules_weight() -> None:
 
 
 def test_costs_of_both_directions_add_up() -> None:
-    forward, backward, both = (WORKLOAD.cost(SPEC, pass_) for pass_ in Pass)
+    forward, backward, both = (WORKLOAD.cost(SPEC, pass_) for pass_ in WORKLOAD.passes)
     assert forward.bytes == (2 * 160 + 16) * 4
     assert backward.bytes == (3 * 160 + 2 * 16) * 4
     assert both.bytes == forward.bytes + backward.bytes

@@ -1,0 +1,76 @@
+"""Work of a training step: formulas against torch's own count, published parameter counts, what checkpointing and adapters change."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from bench.catalogue import load_catalogue
+from bench.records import Pass
+from bench.workloads.checkpointing import recomputed_share
+from bench.workloads.train_step import DIMS, WORKLOAD
+from bench.workloads.train_step._architectures import windows
+from bench.workloads.train_step._data import make_batch
+from bench.workloads.train_step._flops import attention_flops, block_weights, forward_flops, hardware_flops, model_flops
+from bench.workloads.train_step._spec import DecoderShape
+from tests.workloads.training import step_of, training
+
+
+def shape_of(name: str) -> DecoderShape:
+    dims = load_catalogue().models[name].dims()
+    return DecoderShape(**{dim: dims[dim] for dim in DIMS})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_model_flops_are_what_torch_counts_but_for_hidden_scores_and_softmax(accumulation: int) -> None:
+    case = training(accumulation=accumulation)
+    step, spec = step_of(case), WORKLOAD.spec(case)
+    inputs = make_batch(spec, torch.Generator().manual_seed(0))
+    with FlopCounterMode(display=False) as counter:
+        step(inputs)
+    # torch's eager attention computes every score, the hidden ones too, forward and twice backward; the rotation's tables are a product.
+    of_scores = 3 * 4 * spec.shape.layers * spec.shape.heads * spec.shape.head_dim * spec.batch * spec.seq_len**2 * accumulation
+    hidden = of_scores - 3 * attention_flops(spec, windows(spec.shape))
+    tables = 2 * (spec.shape.head_dim // 2) * spec.seq_len * accumulation
+    assert counter.get_total_flops() == model_flops(spec, windows(spec.shape)) + hidden + tables
+
+
+def test_frozen_weights_have_no_gradient_to_compute() -> None:
+    spec = WORKLOAD.spec(training())
+    all_learn, frozen = (model_flops(spec, windows(spec.shape), frozen=frozen) for frozen in (False, True))
+    layers, head = forward_flops(spec, windows(spec.shape))
+    assert all_learn == 3 * (layers + head)
+    assert all_learn - frozen == 2 * block_weights(spec.shape) * spec.real_tokens + head
+    lora = WORKLOAD.spec(training(fills={"adaptation": "lora"}))
+    assert WORKLOAD.cost(lora, Pass.STEP).flops == frozen
+
+
+@pytest.mark.parametrize(("name", "share"), [("none", 0.0), ("selective", 0.0), ("every_second", 2 / 3), ("full", 1.0)])
+def test_the_hardware_computes_checkpointed_layers_once_more(name: str, share: float) -> None:
+    spec = WORKLOAD.spec(training(fills={"checkpointing": name}, layers=3))
+    assert recomputed_share(spec) == pytest.approx(share)
+    layers, _ = forward_flops(spec, windows(spec.shape))
+    extra = hardware_flops(spec, windows(spec.shape), recomputed_share(spec)) - model_flops(spec, windows(spec.shape))
+    assert extra == pytest.approx(share * layers, abs=1)
+
+
+def test_six_times_parameters_and_tokens_is_most_of_an_eight_billion_step() -> None:
+    shape = shape_of("llama-3-8b")
+    assert block_weights(shape) == 6_979_321_856
+    spec = dataclasses.replace(WORKLOAD.spec(training()), shape=shape, batch=1, seq_len=8192)
+    tokens, parameters = 8192, block_weights(shape) + shape.vocab_size * shape.hidden_size
+    attention = 3 * 4 * shape.layers * shape.heads * shape.head_dim * (8192 * 8193 // 2)
+    assert model_flops(spec, windows(shape)) == 6 * parameters * tokens + attention
+
+
+def test_windows_are_those_of_the_family() -> None:
+    assert set(windows(shape_of("llama-3-8b"))) == set(windows(shape_of("mistral-7b"))) == {None}
+    assert set(windows(shape_of("phi-3-mini"))) == {2047}
+    gemma = windows(shape_of("gemma-3-4b"))
+    assert (len(gemma), gemma.count(None), gemma[5]) == (34, 5, None)
+    spec = WORKLOAD.spec(training(architecture="phi3", sliding_window=4, seq_len=16, batch=1))
+    pairs = sum(min(position + 1, 4) for position in range(16))
+    assert attention_flops(spec, windows(spec.shape)) == 4 * 4 * 16 * pairs * spec.shape.layers
