@@ -182,6 +182,8 @@ class Metric:
     better: str
     """`lower`, `higher`, or `none` where neither is."""
     description: str
+    finding: bool = False
+    """True for what is compared between subjects beside time and peak."""
     harness: bool = False
     """True for what the harness itself costs: shown apart, never compared between subjects."""
 
@@ -227,16 +229,23 @@ METRICS: Mapping[str, Metric] = {
             "ratio",
             "lower",
             "root mean square of the output's difference to the float64 reference, relative to that of the reference",
+            finding=True,
         ),
-        Metric("update_error", "ratio", "lower", "distance of the parameters' change from fp32 AdamW's, relative to that change"),
-        Metric("weight_bytes", "byte", "lower", "what the converted layer holds: weights, scales and all"),
-        Metric("state_bytes", "byte", "lower", "what the optimizer keeps, on the device and off it"),
-        Metric("state_host_bytes", "byte", "lower", "the part of state_bytes that lies in host or managed memory"),
-        Metric("state_bytes_per_parameter", "byte", "lower", "state_bytes by the number of parameters"),
+        Metric(
+            "update_error",
+            "ratio",
+            "lower",
+            "distance of the parameters' change from fp32 AdamW's, relative to that change",
+            finding=True,
+        ),
+        Metric("weight_bytes", "byte", "lower", "what the converted layer holds: weights, scales and all", finding=True),
+        Metric("state_bytes", "byte", "lower", "what the optimizer keeps, on the device and off it", finding=True),
+        Metric("state_host_bytes", "byte", "lower", "the part of state_bytes that lies in host or managed memory", finding=True),
+        Metric("state_bytes_per_parameter", "byte", "lower", "state_bytes by the number of parameters", finding=True),
         Metric("forward_s", "s", "lower", "the forward and the loss within one training step, in a pass of its own"),
         Metric("backward_s", "s", "lower", "the backward within one training step, in a pass of its own"),
         Metric("optimizer_s", "s", "lower", "clipping and update within one training step, in a pass of its own"),
-        Metric("import_s", "s", "lower", "importing what the subject needs, in its own process", harness=False),
+        Metric("import_s", "s", "lower", "importing what the subject needs, in its own process"),
         Metric("build_s", "s", "lower", "building the subject: its builder and its modules"),
         Metric(
             "compile_cold_s", "s", "lower", "first call of the subject with its case's own compile caches empty, less one warm call"

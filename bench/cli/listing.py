@@ -39,6 +39,7 @@ def _workloads(catalogue: Catalogue, suites: Path) -> list[Row]:
 def _implementations(catalogue: Catalogue, suites: Path) -> list[Row]:
     from bench.catalogue import availability
 
+    passes = {slot: workload.passes for workload in catalogue.workloads.values() for slot in workload.slots}
     return [
         {
             "slot": slot,
@@ -46,7 +47,7 @@ def _implementations(catalogue: Catalogue, suites: Path) -> list[Row]:
             "state": availability(found),
             "devices": list(found.devices),
             "dtypes": list(found.dtypes),
-            "passes": [str(pass_) for pass_ in found.passes],
+            "passes": [str(pass_) for pass_ in found.passes if pass_ in passes.get(slot, found.passes)],
             "requires": list(found.requires),
             "description": found.description,
         }

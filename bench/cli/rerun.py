@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("result")
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Fresh processes. Default: as many as its run had.")
-@click.option("--device", metavar="D", help="auto, cuda, cuda:N or cpu. Default: the kind that it was measured on.")
+@click.option(
+    "--device", metavar="D", help="auto, cuda, cuda:N, cpu or cpu-interpreter. Default: the kind that it was measured on."
+)
 @click.option("--no-wait", is_flag=True, help="Fail where another run holds the device, instead of waiting for it.")
 @database_option
 @json_option

@@ -80,7 +80,7 @@ def _show_runs(store: Store, *, as_json: bool) -> None:
 
 
 def _show_run(store: Store, run: Run, *, as_json: bool) -> None:
-    from bench.cli.tables import case_table, status_line, trials_with_row
+    from bench.cli.tables import answers, case_table, status_line, trials_with_row
     from bench.records import dump
 
     results = store.results([run.id], include_excluded=True)
@@ -105,6 +105,10 @@ def _show_run(store: Store, run: Run, *, as_json: bool) -> None:
     )
     say()
     say(case_table(run, results))
+    if lines := answers(run, results, at_length=True):
+        say()
+        for line in lines:
+            say(line)
     excluded = [result for result in results if result.excluded_reason]
     if excluded:
         say(f"\n{len(excluded)} rows are excluded: {plain(excluded[0].excluded_reason or '')}")
@@ -134,6 +138,7 @@ def _section(title: str, lines: Iterable[str]) -> None:
 
 def _show_result(store: Store, result: Result, *, whole_log: bool, as_json: bool) -> None:
     from bench.records import dump
+    from bench.report.memory import EXPLAINED
     from bench.report.units import fact, flatten, scientific
 
     if as_json:
@@ -182,10 +187,25 @@ def _show_result(store: Store, result: Result, *, whole_log: bool, as_json: bool
         )
     _section("Environment, hard", (f"{name} = {fact(name, value)}" for name, value in sorted(result.environment.hard.items())))
     _section("Environment, soft", (f"{name} = {fact(name, value)}" for name, value in sorted(result.environment.soft.items())))
-    _section("Conditions", (f"{name} = {fact(name, value)}" for name, value in flatten(dict(result.conditions))))
+    _section("The peak explained", _explained_lines(result))
+    conditions = {name: value for name, value in result.conditions.items() if name != EXPLAINED}
+    _section("Conditions", (f"{name} = {fact(name, value)}" for name, value in flatten(conditions)))
     lines = result.log.rstrip("\n").split("\n") if result.log.strip() else []
     kept = lines if whole_log else lines[-LOG_LINES_SHOWN:]
     _section("Log" if len(kept) == len(lines) else f"Log (last {len(kept)} of {len(lines)} lines; --log shows all)", kept)
+
+
+def _explained_lines(result: Result) -> list[str]:
+    """What the pass that explains the peak found beside the causes, which stand among the measurements."""
+    from bench.report.memory import EXPLAINED, read_explained
+    from bench.report.units import size
+
+    found = read_explained(result.conditions.get(EXPLAINED))
+    if found is None:
+        return []
+    lines = [f"peak of that pass: {size(found.peak_bytes)}{f', in {found.phase}' if found.phase else ''}"]
+    lines += [f"temporaries in {where}: {size(much)}" for where, much in found.temporaries]
+    return [*lines, f"its course over the step: {len(found.timeline)} moments, in the report and with --json"]
 
 
 _SHOWN_AXES = frozenset({"pass", "dtype", "device", "cache", "timer", "world_size"})

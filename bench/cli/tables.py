@@ -44,18 +44,24 @@ def _spread(value: Spread | None, unit: str) -> tuple[str, str]:
     return in_unit(value.median, unit), range_in_unit(value.low, value.high, unit) if value.n > 1 else ""
 
 
-def _line(summary: CaseSummary, axes: Sequence[str]) -> tuple[str, ...]:
+def _line(summary: CaseSummary, axes: Sequence[str], memory: str, found: Sequence[str]) -> tuple[str, ...]:
+    from bench.report.units import metric_unit
+
     time, time_range = _spread(summary.values.get("time_s"), "s")
-    peak, _ = _spread(summary.values.get("peak_bytes"), "byte")
+    peak, _ = _spread(summary.values.get(memory), "byte")
+    beside = [_spread(summary.values.get(name) if summary.usable else None, metric_unit(name))[0] for name in found]
     counted = sum(summary.counts.values())
     most = summary.counts.get(summary.status, 0)
     state = str(summary.outcome) if most == counted else ", ".join(f"{count} {status}" for status, count in summary.counts.items())
     shown = [("" if (value := _value(summary.case, axis)) is None else str(value)) for axis in axes]
-    return (*shown, summary.label, state, time, time_range, peak, str(counted), summary.reason or "")
+    return (*shown, summary.label, state, time, time_range, peak, *beside, str(counted), summary.reason or "")
 
 
 def case_table(run: Run, results: Sequence[Result]) -> str:
     """The cases of `run`, subjects of one point beside each other; axes that never change stand above."""
+    from bench.report.figures import TITLES
+    from bench.report.findings import found_in, title
+    from bench.report.memory import compared_memory
     from bench.report.summary import summarize
 
     summaries = summarize(run, results)
@@ -65,9 +71,10 @@ def case_table(run: Run, results: Sequence[Result]) -> str:
     points = list(dict.fromkeys(result.case.point_key for result in sorted(results, key=lambda r: _order(r, axes))))
     summaries.sort(key=lambda s: points.index(s.case.point_key))
     head = ", ".join(f"{name}={value}" for name, value in same.items() if value is not None)
-    heads = (*axes, "subject", "status", "time", "range over trials", "peak memory", "n", "reason")
-    numeric = [len(axes) + offset for offset in (2, 3, 4, 5)]
-    body = table(heads, [_line(summary, axes) for summary in summaries], right=numeric, widest=80)
+    memory, found = compared_memory(summaries), found_in(summaries)
+    heads = (*axes, "subject", "status", "time", "range over trials", TITLES[memory], *map(title, found), "n", "reason")
+    numeric = [len(axes) + offset for offset in range(2, 6 + len(found))]
+    body = table(heads, [_line(summary, axes, memory, found) for summary in summaries], right=numeric, widest=80)
     return f"{plain(head)}\n\n{body}"
 
 
@@ -97,17 +104,25 @@ def trials_with_row(keys: Iterable[TrialKey]) -> int:
     return len({(case_key, arm, index) for case_key, arm, index, _ in keys})
 
 
-def answers(run: Run, results: Sequence[Result]) -> list[str]:
-    """What was lowest where, and what is doubtful: a sentence each."""
-    from bench.report.answers import doubts, readings
+def answers(run: Run, results: Sequence[Result], *, at_length: bool = False) -> list[str]:
+    """What was lowest where, and what is doubtful: a sentence each; at length also how values grow, and who is beaten by nobody."""
+    from bench.report.answers import questions, readings
+    from bench.report.doubts import doubts
     from bench.report.layout import sections
-    from bench.report.summary import PEAK, TIME, summarize
+    from bench.report.pareto import front_of, front_words
+    from bench.report.rates import growth_words
+    from bench.report.summary import summarize
 
     cases = summarize(run, results)
     lines = []
-    for metric, words in ((TIME, "fastest measured"), (PEAK, "least memory measured")):
-        for section in sections(run, cases):
-            for reading in readings(section, metric):
-                doubt = f" ({reading.doubt})" if reading.doubt else ""
-                lines.append(plain(f"{words}, {reading.where}: {reading.subject}, {reading.detail}{doubt}"))
+    for section in sections(run, cases):
+        for metric, words in questions(section):
+            lines += [
+                plain(f"{words[0].lower()}{words[1:]}, {reading.where}: {reading.text}") for reading in readings(section, metric)
+            ]
+        lines += [plain(f"grows: {line}") for line in growth_words(section) if at_length]
+        for facet in section.facets if at_length else ():
+            if front := front_of(facet):
+                where = f"{facet.title}: " if facet.title else ""
+                lines.append(plain(f"{where}{front_words(front, facet, section.swept)}"))
     return lines + [plain(f"doubtful: {doubt.count} {doubt.text}") for doubt in doubts(run, cases)]

@@ -9,6 +9,7 @@ When there is no share, rather than a wrong one:
 
 * on a CPU, whose runs have no canaries, and where several ranks work on one case;
 * for a dtype whose matrix product this run did not measure: fp32 on the matrix units (tf32) is another limit than fp32;
+* of a measured ceiling, where another physical GPU measured it, of the same model or not: a run that was resumed may hold two;
 * of bandwidth, where the bytes that must move are fewer than four times the L2: the cache may have served them;
 * of a canary against itself.
 
@@ -40,6 +41,8 @@ class Timed:
     cost: Cost
     seconds: tuple[float, ...]
     environment: Environment
+    gpus: frozenset[str] = frozenset()
+    """UUIDs of the physical GPUs that its trials ran on; empty on a CPU, and where the rows do not know."""
 
     @property
     def median_s(self) -> float:
@@ -77,6 +80,10 @@ class Ceilings:
     flops: Mapping[str, Ceiling] = field(default_factory=dict)
     """By dtype."""
     bytes: Ceiling | None = None
+
+
+ByGpu = Mapping[frozenset[str], Ceilings]
+"""What one run measured of each physical GPU, by the UUID of its canaries (empty where they do not know theirs)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +150,19 @@ def _is_ceiling(case: Case) -> bool:
     return case.workload == "copy" and case.params.get("elements") == COPY_ELEMENTS
 
 
-def ceilings(cases: Iterable[Timed]) -> Ceilings:
-    """The measured ceilings among the timed cases of one run."""
+def ceilings(cases: Iterable[Timed]) -> ByGpu:
+    """The measured ceilings among the timed cases of one run, for each GPU; none of a canary whose trials ran on several."""
+    by_gpu: dict[frozenset[str], list[Timed]] = {}
+    for timed in cases:
+        if _is_ceiling(timed.case) and timed.seconds and len(timed.gpus) <= 1:
+            by_gpu.setdefault(timed.gpus, []).append(timed)
+    return {gpus: _ceilings(found) for gpus, found in by_gpu.items()}
+
+
+def _ceilings(canaries: Iterable[Timed]) -> Ceilings:
     flops: dict[str, Ceiling] = {}
     moved: Ceiling | None = None
-    for timed in cases:
-        if not _is_ceiling(timed.case) or not timed.seconds:
-            continue
+    for timed in canaries:
         trials = f"median of {len(timed.seconds)} trial{'s' if len(timed.seconds) > 1 else ''}"
         if timed.cost.flops and (timed.case.dtype not in flops):
             size = f"{MATMUL_SIZE} × {MATMUL_SIZE} × {MATMUL_SIZE}"
@@ -161,8 +174,9 @@ def ceilings(cases: Iterable[Timed]) -> Ceilings:
     return Ceilings(flops, moved)
 
 
-def rates(timed: Timed, measured: Ceilings) -> Rates:
-    """Rates of one case by its median time. `measured` are the ceilings of the same run."""
+def rates(timed: Timed, by_gpu: ByGpu) -> Rates:
+    """Rates of one case by its median time. `by_gpu` are the ceilings of the same run; only those of the case's own GPU count."""
+    measured = by_gpu.get(timed.gpus, Ceilings()) if len(timed.gpus) <= 1 else Ceilings()
     cost, seconds = timed.cost, timed.median_s
     if seconds <= 0:
         return Rates()

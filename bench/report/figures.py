@@ -33,7 +33,8 @@ KNOWN_STYLES = {
 """Subjects that keep one colour over all pages and nights."""
 
 WORDS = {Status.OOM: "OOM"}
-TITLES = {"time_s": "time per call", "peak_bytes": "peak memory", "saved_bytes": "memory kept for backward"}
+TITLES = {"time_s": "time per call", "peak_bytes": "peak memory", "saved_bytes": "memory kept for backward",
+          "peak_total_bytes": "peak memory, residents included"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.records import FIXED_AXES, Pass, Run, Scalar
+from bench.report.memory import compared_memory
 from bench.report.summary import CaseSummary, is_baseline
 
 PREFERRED_SWEPT = ("seq_len", "tokens", "kv_len", "hidden_size", "intermediate_size", "vocab_size", "batch", "world_size")
@@ -33,6 +34,8 @@ class Facet:
     cells: Mapping[tuple[str, float | int | None], CaseSummary]
     baseline: str | None
     """The label that ratios are taken to, or None where the suite names none or it has no row here."""
+    memory: str
+    """The metric by which memory is compared: the same in all panels of a workload."""
 
     @property
     def title(self) -> str:
@@ -58,6 +61,8 @@ class Section:
     fixed: Mapping[str, Scalar]
     facets: tuple[Facet, ...]
     labels: tuple[str, ...]
+    memory: str
+    """The metric by which memory is compared."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -134,7 +139,7 @@ def _follower_text(axis: str, kept: Sequence[str], columns: Mapping[str, list[Sc
     return f"{axis} follows {leader}: {shown}{' …' if len(pairs) > 8 else ''}"
 
 
-def _facet(run: Run, values: Mapping[str, Scalar], cases: Sequence[CaseSummary], swept: str | None) -> Facet:
+def _facet(run: Run, values: Mapping[str, Scalar], cases: Sequence[CaseSummary], swept: str | None, memory: str) -> Facet:
     cells: dict[tuple[str, float | int | None], CaseSummary] = {}
     for summary in cases:
         x = summary.axis(swept) if swept else None
@@ -142,7 +147,17 @@ def _facet(run: Run, values: Mapping[str, Scalar], cases: Sequence[CaseSummary],
     xs = sorted({x for _, x in cells}, key=lambda x: -1.0 if x is None else x)
     labels = tuple(dict.fromkeys(summary.label for summary in cases))
     baseline = next((s.label for s in cases if is_baseline(run, s.case)), None)
-    return Facet(dict(values), tuple(xs), labels, cells, baseline)
+    return Facet(dict(values), tuple(xs), labels, cells, baseline, memory)
+
+
+def _dtype_of_subject(run: Run, cases: Sequence[CaseSummary]) -> bool:
+    """Whether a slot of the subject says the dtype: then it tells no points apart, and subjects of several dtypes stand side by side."""
+    if not isinstance(run.suite_data.get("defaults"), Mapping):
+        return False
+    by_label: dict[str, set[str]] = {}
+    for case in cases:
+        by_label.setdefault(case.label, set()).add(case.case.dtype)
+    return len(set().union(*by_label.values())) > 1 and all(len(dtypes) == 1 for dtypes in by_label.values())
 
 
 def _section(run: Run, workload: str, cases: list[CaseSummary]) -> Section:
@@ -151,7 +166,8 @@ def _section(run: Run, workload: str, cases: list[CaseSummary]) -> Section:
     params.sort(key=lambda name: (sweep.index(name) if name in sweep else len(sweep), name))
     strings_first = sorted(params, key=lambda name: not any(isinstance(s.axis(name), str) for s in cases))
     columns = {axis: [summary.axis(axis) for summary in cases] for axis in (*FIXED_AXES, *strings_first)}
-    varying = [axis for axis, values in columns.items() if len(set(values)) > 1]
+    of_subject = ("dtype",) if _dtype_of_subject(run, cases) else ()
+    varying = [axis for axis, values in columns.items() if len(set(values)) > 1 and axis not in of_subject]
     swept = _swept_axis(columns, sweep)
     kept = [swept] if swept else []
     for axis in varying:
@@ -159,10 +175,12 @@ def _section(run: Run, workload: str, cases: list[CaseSummary]) -> Section:
             kept.append(axis)
     facet_axes = tuple(axis for axis in kept if axis != swept)
     followers = {axis: _follower_text(axis, kept, columns) for axis in varying if axis not in kept}
+    followers |= {axis: f"{axis} follows from the subject" for axis in of_subject}
     groups: dict[tuple[Scalar, ...], list[CaseSummary]] = {}
     for summary in cases:
         groups.setdefault(tuple(summary.axis(axis) for axis in facet_axes), []).append(summary)
     ordered = sorted(groups.items(), key=lambda group: [_order_key(value) for value in group[0]])
+    memory = compared_memory(cases)
     return Section(
         run=run,
         workload=workload,
@@ -171,9 +189,10 @@ def _section(run: Run, workload: str, cases: list[CaseSummary]) -> Section:
         swept=swept,
         facet_axes=facet_axes,
         followers=followers,
-        fixed={axis: values[0] for axis, values in columns.items() if axis not in varying},
-        facets=tuple(_facet(run, dict(zip(facet_axes, values, strict=True)), group, swept) for values, group in ordered),
+        fixed={axis: values[0] for axis, values in columns.items() if len(set(values)) == 1},
+        facets=tuple(_facet(run, dict(zip(facet_axes, values, strict=True)), group, swept, memory) for values, group in ordered),
         labels=tuple(dict.fromkeys(summary.label for summary in cases)),
+        memory=memory,
     )
 
 

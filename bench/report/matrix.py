@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bench.judge.rates import TOKENS
-from bench.report.answers import FEW_TRIALS
+from bench.judge.rates import TOKENS, Rate
+from bench.report.doubts import FEW_TRIALS
 from bench.report.figures import status_word
+from bench.report.findings import lines, other_numbers, telling
 from bench.report.layout import Facet
-from bench.report.rates import cycles_words, rate_words
-from bench.report.summary import CYCLES, PEAK, TIME, CaseSummary, Spread
+from bench.report.memory import is_training_step
+from bench.report.rates import Utilisation, cycles_words, rate_words, utilisation
+from bench.report.summary import CYCLES, TIME, CaseSummary, Spread
 from bench.report.units import percent
 
 
@@ -31,6 +33,10 @@ class MatrixCell:
     """That rate over the measured ceiling, else over the data sheet: `71 %`."""
     above: bool
     """Whether a rate lies above the ceiling that the run measured."""
+    rated: Rate | None
+    """What `rate` and `share` are of."""
+    utilisation: Utilisation | None
+    findings: tuple[str, ...]
     cycles: str | None
     row_id: str | None
     ended: str | None
@@ -43,20 +49,34 @@ class MatrixRow:
 
     label: str
     is_baseline: bool
+    other_numbers: bool
+    """Whether it computes something else on purpose."""
     cells: tuple[MatrixCell, ...]
 
 
-def _cell(facet: Facet, label: str, x: float | int | None, row_ids: Mapping[tuple[str, str], str]) -> MatrixCell:
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What all cells of a panel share."""
+
+    facet: Facet
+    row_ids: Mapping[tuple[str, str], str]
+    memory: str
+    findings: tuple[str, ...]
+    others: frozenset[str]
+
+
+def _cell(shown: _Shown, label: str, x: float | int | None) -> MatrixCell:
+    facet = shown.facet
     summary = facet.cells.get((label, x))
     if summary is None:
-        return MatrixCell(None, None, None, None, None, "", None, None, False, None, None, None)
+        return MatrixCell(None, None, None, None, None, "", None, None, False, None, None, (), None, None, None)
     usable = summary.usable
-    time, peak = (summary.values.get(metric) if usable else None for metric in (TIME, PEAK))
+    time, peak = (summary.values.get(metric) if usable else None for metric in (TIME, shown.memory))
     base = facet.cells.get((facet.baseline, x)) if facet.baseline and facet.baseline != label else None
     base_values = base.values if base is not None and base.usable else {}
-    base_time, base_peak = base_values.get(TIME), base_values.get(PEAK)
+    base_time, base_peak = base_values.get(TIME), base_values.get(shown.memory)
     tint = ""
-    if time and base_time and min(time.n, base_time.n) >= FEW_TRIALS and not time.overlaps(base_time):
+    if time and base_time and label not in shown.others and min(time.n, base_time.n) >= FEW_TRIALS and not time.overlaps(base_time):
         tint = "faster" if time.median < base_time.median else "slower"
     counts = summary.counts
     ended = None
@@ -65,6 +85,9 @@ def _cell(facet: Facet, label: str, x: float | int | None, row_ids: Mapping[tupl
         ended = f"{counts[summary.status]} of {sum(counts.values())} trials; {others}"
     rates = summary.rates
     rate = rates.leading if rates.leading and rates.leading.kind != TOKENS and rates.leading.share else None
+    utilised = utilisation(summary)
+    if is_training_step(summary):
+        rate = rates.tokens
     return MatrixCell(
         summary,
         time,
@@ -73,21 +96,32 @@ def _cell(facet: Facet, label: str, x: float | int | None, row_ids: Mapping[tupl
         peak.ratio_to(base_peak) if peak and base_peak else None,
         tint,
         rate_words(rate) if rate else None,
-        percent(rate.share.value) if rate and rate.share else None,
+        _share_text(rate) if rate and rate.share else None,
         bool(rates.above_measured),
+        rate if rate and rate.share else None,
+        utilised,
+        lines(summary, shown.findings),
         cycles_words(summary.values[CYCLES]) if usable and CYCLES in summary.values else None,
-        row_ids.get((summary.case.key, summary.arm)),
+        shown.row_ids.get((summary.case.key, summary.arm)),
         ended,
     )
 
 
+def _share_text(rate: Rate) -> str:
+    """`71 %` of the measured ceiling, or `52 % of the data sheet` where the run measured none for this case."""
+    value = percent(rate.share.value) if rate.share else ""
+    return value if rate.measured else f"{value} of the data sheet"
+
+
 def matrix(facet: Facet, row_ids: Mapping[tuple[str, str], str]) -> tuple[MatrixRow, ...]:
     """A row for each subject. `row_ids` maps case key and arm to the id of the row that a cell links to."""
+    shown = _Shown(facet, row_ids, facet.memory, telling(facet), other_numbers(facet))
     return tuple(
         MatrixRow(
             label,
             label == facet.baseline,
-            tuple(_cell(facet, label, x, row_ids) for x in facet.xs),
+            label in shown.others,
+            tuple(_cell(shown, label, x) for x in facet.xs),
         )
         for label in facet.labels
     )

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from bench import __version__
 from bench.records import METHOD_VERSION, METRICS, Result, Run, Status
-from bench.report import figures, units
-from bench.report.answers import FEW_TRIALS, ratio_words, value_words
+from bench.report import figures, findings, units
+from bench.report.answers import ratio_words, value_words
+from bench.report.doubts import FEW_TRIALS
 from bench.report.island import as_script_text, island
+from bench.report.parts import pattern_definitions
 from bench.report.rates import rate_words
 from bench.report.rows import Depth
-from bench.report.summary import PEAK, SAVED, TIME, gather
-from bench.report.views import run_view
+from bench.report.summary import PEAK, SAVED, TIME, TOTAL, gather
+from bench.report.views import FEW_EXTRAS, FEW_PANELS, Room, run_view
 
 if TYPE_CHECKING:
     from jinja2 import Environment as Templates
@@ -61,7 +63,9 @@ def _templates() -> Templates:
         value_words=value_words, ratio_words=ratio_words, rate_words=rate_words,
         status_words=STATUS_WORDS, word=figures.status_word, case_word=figures.case_word,
         range_words=lambda value, metric: units.range_in_unit(value.low, value.high, units.metric_unit(metric)),
-        TIME=TIME, PEAK=PEAK, SAVED=SAVED, dash_arrays=figures.DASH_ARRAYS, marker_paths=MARKER_PATHS,
+        TIME=TIME, PEAK=PEAK, TOTAL=TOTAL, SAVED=SAVED, finding_text=findings.value_text, patterns=pattern_definitions(),
+        larger_error=findings.LARGER_ERROR, other_error=findings.OTHER_ERROR, least_other_error=findings.LEAST_OTHER_ERROR,
+        dash_arrays=figures.DASH_ARRAYS, marker_paths=MARKER_PATHS,
         shown_readings=SHOWN_READINGS, version=__version__, method_version=METHOD_VERSION, metrics=METRICS, few_trials=FEW_TRIALS,
     )  # fmt: skip
     return made
@@ -77,7 +81,8 @@ MARKER_PATHS: Mapping[str, str] = {
 
 
 def _sort_number(value: float | None) -> str:
-    return "" if value is None else f"{value:.5g}"
+    """Four digits, as short as JavaScript reads them."""
+    return "" if value is None else f"{value:.4g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
 
 
 def render_page(runs: Sequence[Run], results: Sequence[Result], *, now: str) -> str:
@@ -91,14 +96,15 @@ def render_page(runs: Sequence[Run], results: Sequence[Result], *, now: str) -> 
             by_run[result.run_id].append(result)
     gathered = {run.id: gather(run, by_run[run.id]) for run in runs}
     depth = Depth.for_cases(sum(len(cases) for cases, _ in gathered.values()))
-    views = []
-    drawn = 0
-    for number, run in enumerate(runs, 1):
-        view, drawn = run_view(run, *gathered[run.id], number, depth, drawn)
-        views.append(view)
+    room = Room() if depth.full else Room(FEW_PANELS, FEW_EXTRAS)
+    views = [run_view(run, *gathered[run.id], number, depth, room) for number, run in enumerate(runs, 1)]
     script = _static("page.js").strip()
     context: dict[str, Any] = {
         "views": views,
+        "looks": sorted(
+            {style for view in views for s in (*view.sections, *view.canary_rows) for style in s.styles.values()},
+            key=lambda style: style.index,
+        ),
         "now": now,
         "depth": depth,
         "css": _static("page.css").strip(),

@@ -9,16 +9,22 @@ from bench.judge.growth import Growth, growth
 from bench.judge.rates import BYTES, FLOPS, TOKENS, Rate, Rates
 from bench.records import Status
 from bench.report import units
+from bench.report.layout import Facet, Section
+from bench.report.memory import is_training_step
 from bench.report.summary import PEAK, TIME, CaseSummary, Reach, Spread
 
-UNITS = {FLOPS: "FLOP/s", BYTES: "B/s", TOKENS: "token/s"}
+UNITS = {FLOPS: "FLOP/s", BYTES: "B/s", TOKENS: "tokens/s"}
 WORK = {FLOPS: "work by the workload's formula", BYTES: "fewest bytes that must move", TOKENS: "tokens"}
+Growing = tuple[str, str, str]
+"""Subjects, what grows with what, and the exponent with its interval."""
 CLOCK_WANDERED_TIME = 0.01
 CLOCK_WANDERED_CYCLES = 0.005
 
 
 def rate_words(rate: Rate) -> str:
-    """`519 TFLOP/s`."""
+    """`519 TFLOP/s`, `125k tokens/s`."""
+    if rate.kind == TOKENS:
+        return f"{units.scaled(rate.per_s, units.COUNT).replace(' ', '')} {UNITS[TOKENS]}"
     return units.rate(rate.per_s, UNITS[rate.kind])
 
 
@@ -38,9 +44,15 @@ def denominators(rate: Rate) -> str:
     return "; ".join(f"{units.rate(s.ceiling.per_s, UNITS[rate.kind])} ({s.ceiling.source})" for s in shares)
 
 
-def winner_words(rates: Rates) -> str:
-    """`519 TFLOP/s, 71 % of matmul bf16 of this run`, for a sentence: the leading rate with its first share, if there is one."""
-    rate = rates.leading
+def winner_words(case: CaseSummary) -> str:
+    """`519 TFLOP/s, 71 % of matmul bf16 of this run`, for a sentence: the leading rate with its first share, if there is one.
+
+    Of a training step tokens per second and, where the data sheet knows it, MFU; nothing else of what ran on a CPU.
+    """
+    if is_training_step(case) and case.rates.tokens:
+        utilised = utilisation(case)
+        return rate_words(case.rates.tokens) + (f", MFU {units.percent(utilised.share)}" if utilised else "")
+    rate = case.rates.leading if case.case.device == "cuda" else None
     if rate is None or rate.kind == TOKENS:
         return ""
     share = rate.share
@@ -49,6 +61,29 @@ def winner_words(rates: Rates) -> str:
         f", {units.percent(share.value)} of {article}{share.ceiling.name}" if share else ""
     )
     return words.replace(" %", f"{units.NO_BREAK}%")
+
+
+@dataclass(frozen=True, slots=True)
+class Utilisation:
+    """Model FLOP/s utilisation of a training step."""
+
+    share: float
+    denominator: str
+    """`the 989 TFLOP/s of bf16 in the H200 SXM data sheet`."""
+    formula: str
+
+
+def utilisation(case: CaseSummary) -> Utilisation | None:
+    """None for what is no training step, and where the data sheet does not know the dtype's rate."""
+    flops, timed = case.rates.flops, case.timed
+    if flops is None or flops.data_sheet is None or timed is None or not is_training_step(case):
+        return None
+    top = flops.data_sheet.ceiling
+    denominator = f"the {units.rate(top.per_s, UNITS[FLOPS])} of dense {case.case.dtype} in the {top.name}"
+    work = units.rate(float(timed.cost.flops or 0), "FLOP")
+    quotient = f"{work} by the workload's formula / {units.seconds(timed.median_s)} / {denominator}"
+    formula = f"MFU {units.percent(flops.data_sheet.value)} = {quotient}"
+    return Utilisation(flops.data_sheet.value, denominator, formula)
 
 
 def above_words(rates: Rates) -> tuple[str, ...]:
@@ -148,6 +183,8 @@ class Exponent:
     label: str
     metric: str
     growth: Growth
+    per_sequence: bool = False
+    """Whether the value is that of one sequence: where the batch shrinks as sequences grow, the whole would hide the growth."""
 
     @property
     def words(self) -> str:
@@ -159,16 +196,45 @@ class Exponent:
         return f"{round(self.growth.exponent, decimals) + 0.0:.{decimals}f} ± {error}"
 
 
-def exponents(label: str, cells: Sequence[CaseSummary], swept: str | None) -> tuple[Exponent, ...]:
-    """The exponents of time and peak memory of one subject over the sizes that it was measured at."""
+def facet_exponents(facet: Facet, swept: str | None) -> tuple[Exponent, ...]:
+    """Those of all subjects of a panel."""
+    memory = facet.memory
+    return tuple(found for label in facet.labels for found in exponents(label, facet.row(label), swept, memory))
+
+
+def growth_lines(found: Sequence[Exponent], labels: Sequence[str], metric: str, swept: str | None) -> tuple[Growing, ...]:
+    """What grows how by `metric`, subjects of one exponent together: names, `peak ∝ seq_len`, `2.00 ± 0.01`."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for exponent in found:
+        if exponent.metric == metric and exponent.label in labels:
+            of = f"{'time' if metric == TIME else 'peak'}{' per sequence' if exponent.per_sequence else ''}"
+            alike.setdefault((f"{of} ∝ {swept}", exponent.words), []).append(units.shorten(exponent.label, 40))
+    return tuple((", ".join(names), what, words) for (what, words), names in alike.items())
+
+
+def growth_words(section: Section) -> list[str]:
+    """A line for each panel and each exponent, for text: `forward: time ∝ seq_len^1.98 ± 0.02 (eager, flex)`."""
+    lines = []
+    for facet in section.facets:
+        found = facet_exponents(facet, section.swept)
+        for metric in (TIME, facet.memory):
+            for names, what, words in growth_lines(found, facet.labels, metric, section.swept):
+                lines.append(f"{facet.title + ': ' if facet.title else ''}{what}^({words}), {names}")
+    return lines
+
+
+def exponents(label: str, cells: Sequence[CaseSummary], swept: str | None, memory: str = PEAK) -> tuple[Exponent, ...]:
+    """The exponents of time and memory (by the metric `memory`) of one subject over the sizes that it was measured at."""
     found = []
-    for metric in (TIME, PEAK):
+    batches = {cell.axis("batch") for cell in cells}
+    per_sequence = swept == "seq_len" and len(batches) > 1 and all(isinstance(batch, int) and batch > 0 for batch in batches)
+    for metric in (TIME, memory):
         points = [
-            (float(x), cell.values[metric].median)
+            (float(x), cell.values[metric].median / (float(str(cell.axis("batch"))) if per_sequence else 1.0))
             for cell in cells
             if swept and isinstance(x := cell.axis(swept), int | float) and cell.status is Status.OK and metric in cell.values
         ]
         fit = growth([x for x, _ in points], [y for _, y in points])
         if fit:
-            found.append(Exponent(label, metric, fit))
+            found.append(Exponent(label, metric, fit, per_sequence))
     return tuple(found)

@@ -7,21 +7,19 @@ formula and not of the implementation.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bench.records import Status
 from bench.report import units
+from bench.report.callouts import call_out
 from bench.report.figures import DASHES, LARGEST_DRAWN, SMALLEST_DRAWN, Style
 from bench.report.layout import Section
 from bench.report.summary import CaseSummary
-from bench.report.svg import CARD, GRID, INK, MUTED, SERIES, WIDTH_IN, plain_text, settings, written
+from bench.report.svg import CARD, GRID, INK, MUTED, SERIES, WIDTH_IN, settings, written
 
 HEIGHT_IN = 3.3
-LABEL_GAP = 0.062
-"""Least distance of two labels, as a share of the height of the axes."""
 MOST_DRAWN = 4
 MOST_MARKS = 400
 """With more marks than this nothing can be told apart, and the file grows."""
@@ -54,18 +52,24 @@ class Roofline:
 
 
 def rooflines(section: Section, chosen: dict[str, Style], prefix: str) -> tuple[Roofline, ...]:
-    """A figure for each dtype that has a measured matrix product and copy beside it; none on a CPU."""
+    """A figure for each dtype that has a measured matrix product and copy beside it; none on a CPU.
+
+    Its marks are the cases of the physical GPU that measured the roofs.
+    """
     dtypes = list(dict.fromkeys(case.case.dtype for case in section.cases if case.case.device == "cuda"))
     found = [_roofline(section, dtype, chosen, f"{prefix}r{number}") for number, dtype in enumerate(dtypes, 1)]
     return tuple(figure for figure in found if figure)[:MOST_DRAWN]
 
 
 def _roofline(section: Section, dtype: str, chosen: dict[str, Style], prefix: str) -> Roofline | None:
-    cases = [case for case in section.cases if case.case.dtype == dtype and case.status is Status.OK]
+    roofs = section.cases[0].reach.ceilings
+    gpus = next((gpus for gpus, ceilings in roofs.items() if ceilings.bytes and dtype in ceilings.flops), None)
+    if gpus is None or (moved := roofs[gpus].bytes) is None:
+        return None
+    flops = roofs[gpus].flops[dtype]
+    cases = [case for case in section.cases if case.case.dtype == dtype and case.status is Status.OK and case.gpus == gpus]
     points = [(case, rates.intensity, rates.flops) for case in cases if (rates := case.rates).flops and rates.intensity]
-    ceilings = section.cases[0].reach.ceilings
-    flops, moved = ceilings.flops.get(dtype), ceilings.bytes
-    if not points or len(points) > MOST_MARKS or flops is None or moved is None:
+    if not points or len(points) > MOST_MARKS:
         return None
     timed = points[0][0].timed
     sheet = timed.sheet if timed else None
@@ -110,7 +114,10 @@ def _draw(
                 corners = [low_x, roof.ridge, high_x]
                 axes.plot(corners, [roof.at(x) for x in corners], color=colour, linestyle=dash, linewidth=1.1)
         _points(axes, section, points, chosen)
-        _labels(axes, points, chosen, (bottom, top))
+        last: dict[str, tuple[float, float]] = {}
+        for case, x, y in points:
+            last[case.label] = max(last.get(case.label, (0.0, 0.0)), (x, y))
+        call_out(axes, last, chosen)
         _ticks(axes, (low_x, high_x), (bottom, top))
         axes.set_xlabel("work per byte that must move (FLOP/byte)")
         shown = ", ".join(dict.fromkeys(case.label for case, _, _ in points))
@@ -128,37 +135,6 @@ def _points(axes: Any, section: Section, points: Sequence[tuple[CaseSummary, flo
                 axes.plot(across, up, color=colour, linewidth=0.9, alpha=0.5)
                 axes.plot(across, up, color=colour, linestyle="none", marker=chosen[label].marker, markersize=4.8,
                           markeredgecolor=CARD, markeredgewidth=0.7)  # fmt: skip
-
-
-def _placed(wanted: Sequence[float], gap: float) -> Iterator[float]:
-    """Heights near `wanted` (ascending) that keep `gap` between neighbours."""
-    last = -math.inf
-    for height in wanted:
-        last = max(height, last + gap)
-        yield last
-
-
-def _labels(
-    axes: Any, points: Sequence[tuple[CaseSummary, float, float]], chosen: dict[str, Style], limits: tuple[float, float]
-) -> None:
-    """Names right of the axes, at the height of each subject's point with the most work per byte, moved apart where they collide."""
-    last: dict[str, tuple[float, float]] = {}
-    for case, x, y in points:
-        last[case.label] = max(last.get(case.label, (0.0, 0.0)), (x, y))
-    bottom, top = (math.log(limit) for limit in limits)
-    ordered = sorted((((math.log(y) - bottom) / (top - bottom)), label, x) for label, (x, y) in last.items())
-    right = axes.get_xlim()[1]
-    heights = list(_placed([height for height, _, _ in ordered], LABEL_GAP))
-    over = max(0.0, heights[-1] - 0.98)
-    for (height, label, x), moved in zip(ordered, heights, strict=True):
-        colour = SERIES.format(chosen[label].colour)
-        at = moved - over
-        start = (math.log(x) - math.log(axes.get_xlim()[0])) / (math.log(right) - math.log(axes.get_xlim()[0]))
-        axes.plot(
-            [start + 0.015, 1.025], [height, at], transform=axes.transAxes, color=colour, linewidth=0.6, alpha=0.6, clip_on=False
-        )
-        axes.plot([1.045], [at], transform=axes.transAxes, color=colour, marker=chosen[label].marker, markersize=4.2, clip_on=False)
-        axes.text(1.075, at, plain_text(label[:18]), transform=axes.transAxes, va="center", color=INK, parse_math=False)
 
 
 def _ticks(axes: Any, x: tuple[float, float], y: tuple[float, float]) -> None:

@@ -10,9 +10,11 @@ from bench import stats
 from bench.judge.rates import Rate
 from bench.records import METRICS, Check, Json, Result, Scalar, Status, fingerprint
 from bench.report import units
+from bench.report.findings import FINDINGS
 from bench.report.layout import Section
-from bench.report.rates import above_words, all_rates, clock_wandered, cycles_words
-from bench.report.summary import CYCLES, KERNELS, PEAK, SAVED, SET_ASIDE, SHOWS_SPEED, TIME, CaseSummary
+from bench.report.memory import CAUSES, EXPLAINED, explained, is_training_step
+from bench.report.rates import Utilisation, above_words, all_rates, clock_wandered, cycles_words, utilisation
+from bench.report.summary import CYCLES, KERNELS, SAVED, SET_ASIDE, SHOWS_SPEED, TIME, CaseSummary
 from bench.report.units import shorten
 
 SHOWN_REASON = 4000
@@ -72,7 +74,8 @@ class Row:
     params: tuple[tuple[str, str], ...]
     """Parameters that vary in the section; the others stand once above its panels."""
     rate: Rate | None
-    """The one that is nearer to its limit."""
+    """The one that is nearer to its limit; of a training step tokens."""
+    utilisation: Utilisation | None
     cycles: str | None
     kernels: str | None
     """Kernels that one call launches."""
@@ -107,7 +110,7 @@ def _nearness(check: Check) -> float:
     return check.error / check.limit
 
 
-def _trial_line(summary: CaseSummary, result: Result, aside: str | None) -> TrialLine:
+def _trial_line(summary: CaseSummary, result: Result, memory: str, aside: str | None) -> TrialLine:
     own = summary.trial_values.get(result.id, {})
     measured = result.measurement(TIME) if TIME in own else None
     return TrialLine(
@@ -116,15 +119,16 @@ def _trial_line(summary: CaseSummary, result: Result, aside: str | None) -> Tria
         samples=len(measured.samples) if measured else None,
         low=stats.quantile(measured.samples, 0.05) if measured else None,
         high=stats.quantile(measured.samples, 0.95) if measured else None,
-        peak=own.get(PEAK),
+        peak=own.get(memory),
         aside=aside,
     )
 
 
-def _others(summary: CaseSummary) -> tuple[tuple[str, str, bool], ...]:
+def _others(summary: CaseSummary, memory: str) -> tuple[tuple[str, str, bool], ...]:
+    causes = {f"peak_{cause}_bytes" for cause in CAUSES} if explained(summary) else ()  # told apart
     lines = []
     for name, value in summary.values.items():
-        if name in (TIME, PEAK, SAVED, KERNELS):
+        if name in (TIME, memory, SAVED, KERNELS, *FINDINGS, *causes):
             continue
         metric = METRICS.get(name)
         unit = metric.unit if metric else ""
@@ -142,6 +146,12 @@ def _flags(summary: CaseSummary) -> tuple[str, ...]:
     if clock_wandered(summary):
         found.append("The clock wandered, the kernel did not: trials differ in time and agree in cycles")
     return tuple(found)
+
+
+def _rates(summary: CaseSummary) -> tuple[tuple[str, str], ...]:
+    found = all_rates(summary.rates)
+    utilised = utilisation(summary)
+    return (*found, ("model FLOP/s utilisation", utilised.formula)) if utilised else found
 
 
 def _kernels(summary: CaseSummary) -> str | None:
@@ -166,7 +176,8 @@ def _conditions(results: Sequence[Result]) -> tuple[tuple[str, str], ...]:
     found: dict[str, list[Scalar]] = {}
     for result in results:
         for name, value in _readings(dict(result.conditions)):
-            found.setdefault(name, []).append(value)
+            if not name.startswith(f"{EXPLAINED}."):  # told apart, as a curve
+                found.setdefault(name, []).append(value)
     lines = []
     for name, values in sorted(found.items()):
         numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
@@ -198,9 +209,10 @@ def _row(
     section: Section, summary: CaseSummary, status: Status, results: list[Result], usual: Mapping[str, Scalar], depth: Depth
 ) -> Row:
     leading = status is summary.status
+    memory = section.memory
     checks = max((result.checks for result in results), key=lambda found: max(map(_nearness, found), default=-2.0), default=())
     aside = [(r, why) for r, why in summary.set_aside] if leading else []
-    trials = [_trial_line(summary, r, None) for r in results] + [_trial_line(summary, r, why) for r, why in aside]
+    trials = [_trial_line(summary, r, memory, None) for r in results] + [_trial_line(summary, r, memory, why) for r, why in aside]
     log, cut = _tail(next((r.log for r in results if r.log), ""), depth.log_limit(status))
     reasons = Counter(r.reason for r in results if r.reason) if results else Counter(why for _, why in aside)
     notes = {f"{m.metric}: {m.note}" for r in results for m in r.measurements if m.note and m.metric not in SHOWS_SPEED}
@@ -217,14 +229,15 @@ def _row(
         reasons=tuple((shorten(reason, SHOWN_REASON), n) for reason, n in reasons.items()),
         commands=tuple(dict.fromkeys(r.command for r in results)),
         trials=tuple(trials),
-        others=_others(summary) if leading and depth.full else (),
+        others=_others(summary, memory) if leading and depth.full else (),
         params=tuple((n, units.fact(n, v)) for n, v in sorted(summary.case.params.items()) if n not in section.fixed)
         if depth.full
         else (),
-        rate=summary.rates.leading if leading else None,
+        rate=(summary.rates.tokens if is_training_step(summary) else summary.rates.leading) if leading else None,
+        utilisation=utilisation(summary) if leading else None,
         cycles=cycles_words(summary.values[CYCLES]) if leading and CYCLES in summary.values else None,
         kernels=_kernels(summary) if leading else None,
-        rates=all_rates(summary.rates) if leading and depth.full else (),
+        rates=_rates(summary) if leading and depth.full else (),
         flags=_flags(summary) if leading else (),
         notes=tuple(sorted(notes)) if depth.full else (),
         checks=checks if depth.full else tuple(check for check in checks if not check.passed),

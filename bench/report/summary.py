@@ -13,15 +13,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bench import stats
-from bench.judge.rates import Ceilings, Rates, Timed, ceilings, rates
+from bench.judge.rates import ByGpu, Rates, Timed, ceilings, rates
 from bench.records import Case, Json, Proof, Result, Run, Scalar, Status
 from bench.run.canaries import is_canary
+from bench.suite.arms import Arm, arms_of, label_of
 
 TIME = "time_s"
 PEAK = "peak_bytes"
+TOTAL = "peak_total_bytes"
 SAVED = "saved_bytes"
 CYCLES = "cycles"
 KERNELS = "kernels_per_call"
+PHASES = ("forward_s", "backward_s", "optimizer_s")
+"""The parts of one training step, in the order in which they run."""
 
 
 SET_ASIDE = "set aside"
@@ -53,6 +57,12 @@ class Spread:
         return Spread(self.median / other.median, self.low / other.high, self.high / other.low, min(self.n, other.n))
 
 
+def gpu_of(result: Result) -> str | None:
+    """The UUID of the physical GPU that a row was measured on; None on a CPU, and for a row that does not know."""
+    found = result.conditions.get("gpu_uuid")
+    return found if isinstance(found, str) and found else None
+
+
 def spread(values: Sequence[float]) -> Spread:
     """The spread of trial medians; raises ValueError on none."""
     return Spread(stats.median(values), min(values), max(values), len(values))
@@ -63,7 +73,7 @@ class Reach:
     """What the machine reached in one run: its canaries, and the ceilings that other rows are held against."""
 
     canaries: tuple[CaseSummary, ...] = ()
-    ceilings: Ceilings = field(default_factory=Ceilings)
+    ceilings: ByGpu = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +96,8 @@ class CaseSummary:
     time_withheld: str | None = None
     reach: Reach = field(default_factory=Reach)
     """The same for all cases of a run."""
+    name: str | None = None
+    """What the suite calls the subject, where it has several slots."""
 
     @property
     def outcome(self) -> str:
@@ -110,7 +122,13 @@ class CaseSummary:
         if self.status is not Status.OK or cost is None:
             return None
         seconds = tuple(self.trial_values[result.id][TIME] for result in measured)
-        return Timed(self.case, cost, seconds, measured[0].environment)
+        gpus = frozenset(gpu for result in measured if (gpu := gpu_of(result)))
+        return Timed(self.case, cost, seconds, measured[0].environment, gpus)
+
+    @property
+    def gpus(self) -> frozenset[str]:
+        """UUIDs of the physical GPUs that its rows ran on, as far as they know."""
+        return frozenset(gpu for result in self.counted if (gpu := gpu_of(result)))
 
     @property
     def rates(self) -> Rates:
@@ -121,7 +139,8 @@ class CaseSummary:
     @property
     def label(self) -> str:
         """The subject, with the arm where there are arms."""
-        return self.case.subject_label if self.arm == "-" else f"{self.case.subject_label} [{self.arm}]"
+        name = self.name or self.case.subject_label
+        return name if self.arm == "-" else f"{name} [{self.arm}]"
 
     @property
     def counts(self) -> Mapping[Status, int]:
@@ -168,7 +187,7 @@ def _withheld(case: Case, status: Status) -> str | None:
     return None
 
 
-SHOWS_SPEED = frozenset({TIME, CYCLES})
+SHOWS_SPEED = frozenset({TIME, CYCLES, *PHASES})
 
 
 def _summary(run_id: str, case: Case, arm: str, results: list[Result], last_attempt: int) -> CaseSummary | None:
@@ -233,9 +252,9 @@ def _summaries(run: Run, results: Iterable[Result]) -> list[CaseSummary]:
     found = [
         _summary(run.id, rows[0].case, arm, rows, attempts[rows[0].case.point_key]) for (_, arm), rows in sorted(groups.items())
     ]
-    rank = _subject_order(run)
+    rank, named = _subject_order(run), _namer(run)
     return sorted(
-        (summary for summary in found if summary is not None),
+        (replace(summary, name=named(summary.case)) for summary in found if summary is not None),
         key=lambda s: (s.case.workload, rank(s.case), s.case.subject_label, s.arm, s.case.key),
     )
 
@@ -244,8 +263,29 @@ def _mapping(value: Json) -> Mapping[str, Json]:
     return value if isinstance(value, Mapping) else {}
 
 
+def _namer(run: Run) -> Callable[[Case], str | None]:
+    """What the suite calls a subject of several slots: an arm's own name, or what differs from the defaults."""
+    if not _arms(run):
+        return lambda case: None
+    label = label_of(run.suite_data)
+    return lambda case: label(case.subject) if len(case.subject) > 1 else None
+
+
+def _arms(run: Run) -> tuple[Arm, ...]:
+    """The arms of a suite whose workload has defaults; none where it has not, or where an imported run holds no such suite."""
+    if not isinstance(run.suite_data.get("defaults"), Mapping):
+        return ()
+    try:
+        return arms_of(run.suite_data)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return ()  # then each subject is called by all its slots
+
+
 def _subject_order(run: Run) -> Callable[[Case], tuple[int, ...]]:
-    """A sort key that follows the suite's lists of subjects; names that the suite does not list come last."""
+    """A sort key that follows the suite's arms or lists of subjects; what the suite does not list comes last."""
+    if listed := _arms(run):
+        arms = {tuple(sorted(arm.subject.items())): position for position, arm in enumerate(listed)}
+        return lambda case: (arms.get(tuple(sorted(case.subject.items())), len(arms)),)
     positions = {
         (slot, name): position
         for slot, names in _mapping(run.suite_data.get("subjects")).items()

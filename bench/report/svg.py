@@ -13,8 +13,11 @@ from typing import Any
 
 INK, GRID, MUTED, CARD = "#5e5000", "#5e5001", "#5e5002", "#5e5003"
 SERIES = "#5e51{:02x}"
+PART = "#5e52{:02x}"
+"""A part of a whole: a colour with a pattern, both defined once on the page."""
 
 _PLACEHOLDER = re.compile(r"#5e5(0|1)([0-9a-f]{2})")
+_PART = re.compile(r"#5e52([0-9a-f]{2})")
 _NAMED = {"00": "var(--ink)", "01": "var(--grid)", "02": "var(--muted)", "03": "var(--card)"}
 
 WIDTH_IN = 4.6
@@ -53,6 +56,7 @@ def _as_css(svg: str, prefix: str, label: str) -> str:
     svg = re.sub(r'\bid="(?!m[0-9a-f]{10}|p[0-9a-f]{10})[^"]*"', "", svg)
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', svg)
     svg = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{prefix}-", svg)
+    svg = _PART.sub(lambda m: f"url(#part{int(m[1], 16)})", svg)
     svg = re.sub(r"font: (?:\w+ )?([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
     svg = re.sub(r"font-family: [^;\"]*;?", "", svg)
     svg = re.sub(r"(\d+\.\d\d)\d+", r"\1", svg)

@@ -11,11 +11,16 @@ from bench.judge.rates import Rate
 from bench.plaintext import plain
 from bench.records import Json, Result, Run
 from bench.report import units
-from bench.report.answers import QUESTIONS, doubts, readings, value_words
-from bench.report.figures import case_word
+from bench.report.answers import OTHER_NUMBERS, questions, readings, value_words
+from bench.report.beside import peaks_by_cause
+from bench.report.doubts import doubts
+from bench.report.figures import TITLES, case_word
+from bench.report.findings import FINDINGS, declares_tolerance, found_in, other_numbers, title, value_text
 from bench.report.layout import Section, sections
-from bench.report.rates import rate_words, reach_words
-from bench.report.summary import PEAK, SAVED, TIME, CaseSummary, Reach, Spread, gather
+from bench.report.memory import is_training_step
+from bench.report.pareto import front_of, front_words
+from bench.report.rates import growth_words, rate_words, reach_words, utilisation
+from bench.report.summary import PEAK, PHASES, SAVED, TIME, TOTAL, CaseSummary, Reach, Spread, gather
 
 ROWS_SCHEMA = 1
 
@@ -29,6 +34,9 @@ def _cell_text(text: str) -> str:
 
 
 def _rate_text(summary: CaseSummary) -> str:
+    utilised = utilisation(summary)
+    if is_training_step(summary) and summary.rates.tokens:
+        return rate_words(summary.rates.tokens) + (f" (MFU {units.percent(utilised.share)})" if utilised else "")
     rate = summary.rates.leading
     if rate is None:
         return "–"
@@ -41,28 +49,57 @@ def _reached(reach: Reach) -> list[str]:
 
 
 def _table(section: Section) -> list[str]:
+    found = found_in(section.cases)
     names = [
         *section.axes,
         "subject",
         "status",
         "n",
         "time per call",
-        "rate (share of the measured ceiling)",
-        "peak memory",
+        "rate (MFU)" if any(map(is_training_step, section.cases)) else "rate (share of the measured ceiling)",
+        TITLES[section.memory],
         "kept for backward",
+        *map(title, found),
     ]
+    others = {id(facet.cells[label, x]) for facet in section.facets for label in other_numbers(facet) for x in facet.xs
+              if (label, x) in facet.cells}  # fmt: skip
     lines = ["| " + " | ".join(_cell_text(name) for name in names) + " |", "|" + " --- |" * len(names)]
     for summary in section.in_order():
         ok = summary.usable
         numbers = [
             value_words(summary.values[metric], metric) if ok and metric in summary.values else "–"
-            for metric in (TIME, PEAK, SAVED)
+            for metric in (TIME, section.memory, SAVED)
         ]
         numbers.insert(1, _rate_text(summary))
         status = case_word(summary) + (f": {summary.reason[:120]}" if summary.reason else "")
         axes = ["–" if (value := summary.axis(axis)) is None else str(value) for axis in section.axes]
-        cells = [*axes, summary.label, status, str(summary.counts.get(summary.status, 0)), *numbers]
+        beside = [value_text(summary.values[name], name) if ok and name in summary.values else "–" for name in found]
+        label = f"{summary.label} ({OTHER_NUMBERS})" if id(summary) in others else summary.label
+        cells = [*axes, label, status, str(summary.counts.get(summary.status, 0)), *numbers, *beside]
         lines.append("| " + " | ".join(_cell_text(cell) for cell in cells) + " |")
+    return lines
+
+
+def _fronts(section: Section) -> list[str]:
+    """Who is beaten by nobody in time and memory, for each panel with enough subjects."""
+    return [
+        f"{facet.title + ': ' if facet.title else ''}{front_words(front, facet, section.swept)}"
+        for facet in section.facets
+        if (front := front_of(facet)) is not None
+    ]
+
+
+def _causes(section: Section) -> list[str]:
+    """What the peak of each subject consists of: a table for each panel whose peaks were explained."""
+    lines: list[str] = []
+    for facet in section.facets:
+        found = peaks_by_cause(facet, section.swept)
+        if found is None:
+            continue
+        heads = [head for head, _ in found.numbers.heads]
+        lines += ["", _cell_text(f"{facet.title + ': ' if facet.title else ''}{found.title}, all that is resident included."), ""]
+        for cells in (heads, ["---"] * len(heads), *found.numbers.lines):
+            lines.append("| " + " | ".join(cell if cells[0] == "---" else _cell_text(cell) for cell in cells) + " |")
     return lines
 
 
@@ -77,12 +114,12 @@ def render_markdown(runs: Sequence[Run], results: Sequence[Result]) -> str:
             "",
         ]
         for section in sections(run, cases):
-            for metric, words in QUESTIONS:
+            for metric, words in questions(section):
                 for reading in readings(section, metric):
-                    doubt = f" ({reading.doubt})" if reading.doubt else ""
-                    lines.append(_cell_text(f"{words}, {reading.where}: {reading.subject}, {reading.detail}{doubt}."))
-                    lines[-1] = "- " + lines[-1]
-            lines += ["", *_table(section), ""]
+                    lines.append("- " + _cell_text(f"{words}, {reading.where}: {reading.text}."))
+            lines += [f"- Grows: {_cell_text(line)}." for line in growth_words(section)]
+            lines += [f"- {_cell_text(line)}" for line in _fronts(section)]
+            lines += ["", *_table(section), *_causes(section), ""]
         lines += _reached(reach)
         lines += [f"- Doubtful: {_cell_text(f'{doubt.count} {doubt.text}')}." for doubt in doubts(run, cases, reach)]
         lines.append("")
@@ -131,6 +168,8 @@ def _case_data(summary: CaseSummary) -> dict[str, Json]:
             "bytes": _rate_data(summary.rates.bytes),
             "tokens": _rate_data(summary.rates.tokens),
         },
+        "mfu": utilised.share if (utilised := utilisation(summary)) else None,
+        "declares_tolerance": declares_tolerance(summary),
         "proof": summary.proof.verdict if summary.proof else None,
         "time_withheld": summary.time_withheld,
         "command": next((result.command for result in summary.counted), None),
@@ -145,10 +184,16 @@ def rows_json(runs: Sequence[Run], results: Sequence[Result]) -> Json:
     cases, canaries = _ordered(runs, results)
     return {
         "schema": ROWS_SCHEMA,
-        "units": {metric: units.metric_unit(metric) for metric in (TIME, PEAK, SAVED)},
+        "units": {metric: units.metric_unit(metric) for metric in _metrics(cases + canaries)},
         "cases": [_case_data(summary) for summary in cases],
         "canaries": [_case_data(summary) for summary in canaries],
     }
+
+
+def _metrics(cases: Sequence[CaseSummary]) -> tuple[str, ...]:
+    """Time and memory, and of the rest what at least one case has."""
+    there = {name for case in cases for name in case.values}
+    return (TIME, PEAK, SAVED, *(name for name in (TOTAL, *FINDINGS, *PHASES) if name in there))
 
 
 def _safe(value: object) -> object:
@@ -165,7 +210,7 @@ def rows_csv(runs: Sequence[Run], results: Sequence[Result]) -> str:
     cases = questions + canaries
     slots = sorted({slot for summary in cases for slot in summary.case.subject})
     params = sorted({name for summary in cases for name in summary.case.params})
-    metrics = (TIME, PEAK, SAVED)
+    metrics = _metrics(cases)
     fixed = ("pass", "dtype", "device", "cache", "timer", "world_size")
     head = ["run", "workload", *(f"subject.{slot}" for slot in slots), *fixed, *(f"param.{name}" for name in params), "arm", "canary",
             "status", "reason", *(f"{m}.{part}" for m in metrics for part in ("median", "low", "high", "trials")),

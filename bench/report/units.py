@@ -22,6 +22,11 @@ NO_FLOAT = 10**300
 """Whole numbers from here on are no measurement, and few of them fit in a float; imported rows may hold them."""
 
 EN_DASH = "–"
+LEAST_PERCENT = 1e-5
+"""Smaller shares of one are written with an exponent."""
+LARGEST_PERCENT = 10.0
+"""From here on a ratio is written as a multiple."""
+
 NO_BREAK = "\u00a0"
 
 
@@ -34,14 +39,15 @@ def digits(value: float) -> str:
     return f"{value:#.3g}".rstrip(".")
 
 
-def _rung(value: float, ladder: Ladder) -> tuple[float, str]:
+def rung(value: float, ladder: Ladder) -> tuple[float, str]:
+    """The scale and name of the unit of `ladder` that suits `value`."""
     # A value that rounds up to the next unit belongs there: 999.9 µs reads 1.00 ms.
     return next((rung for rung in ladder if abs(value) >= rung[0] * 0.9995), ladder[-1])
 
 
 def scaled(value: float, ladder: Ladder) -> str:
     """`value` in the unit of `ladder` that suits it."""
-    scale, unit = _rung(value, ladder)
+    scale, unit = rung(value, ladder)
     if unit == "B" and value == int(value):
         return f"{int(value)} B"
     return f"{digits(value / scale)} {unit}".rstrip()
@@ -49,7 +55,7 @@ def scaled(value: float, ladder: Ladder) -> str:
 
 def scaled_range(low: float, high: float, ladder: Ladder) -> str:
     """`low` to `high` in one unit, that of `high`."""
-    scale, unit = _rung(high, ladder)
+    scale, unit = rung(high, ladder)
     if unit == "B":
         return f"{low:.0f}{EN_DASH}{high:.0f} B"
     first, second = digits(low / scale), digits(high / scale)
@@ -68,7 +74,7 @@ def size(value: float) -> str:
 
 def rate(value: float, unit: str) -> str:
     """A count per second with a decimal prefix: `1.20 Gflop/s`."""
-    scale, prefix = _rung(value, COUNT)
+    scale, prefix = rung(value, COUNT)
     return f"{digits(value / scale)} {prefix}{unit}"
 
 
@@ -84,7 +90,20 @@ def in_unit(value: float, unit: str) -> str:
         return scaled(value, ladder)
     if unit == "count":
         return f"{value:.0f}" if value == int(value) else digits(value)
+    if unit == "ratio":
+        return _shares(value, value)
     return f"{digits(value)} {unit}"
+
+
+def _shares(low: float, high: float) -> str:
+    """A range of shares of one, both written as the higher one asks for: percent, a multiple, or an exponent."""
+    if high < LEAST_PERCENT:
+        first, second, unit = scientific(low), scientific(high), ""
+    elif high < LARGEST_PERCENT:
+        first, second, unit = digits(low * 100), digits(high * 100), " %"
+    else:
+        first, second, unit = digits(low), digits(high), "×"
+    return f"{first}{EN_DASH}{second}{unit}" if first != second else f"{second}{unit}"
 
 
 def range_in_unit(low: float, high: float, unit: str) -> str:
@@ -92,6 +111,8 @@ def range_in_unit(low: float, high: float, unit: str) -> str:
     ladder = LADDERS.get(unit)
     if ladder:
         return scaled_range(low, high, ladder)
+    if unit == "ratio":
+        return _shares(low, high)
     first, second = in_unit(low, unit), in_unit(high, unit)
     return second if first == second else f"{first.partition(' ')[0]}{EN_DASH}{second}"
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from bench.records import Run, Scalar, Status
 from bench.report import figures, units
-from bench.report.answers import QUESTIONS, Doubt, Reading, doubts, readings
+from bench.report.answers import Reading, questions, readings
+from bench.report.beside import Extra, extras
 from bench.report.dots import MOST_SIZES, dots
+from bench.report.doubts import Doubt, doubts
+from bench.report.explained import MOST_TIMELINES, Explanation, explanations
+from bench.report.findings import found_in, title
 from bench.report.layout import MAX_LINES, Facet, Section, sections
 from bench.report.matrix import MatrixRow, matrix
 from bench.report.rates import (
@@ -19,20 +24,34 @@ from bench.report.rates import (
     canary_rate,
     denominator_words,
     denominators,
-    exponents,
+    facet_exponents,
+    growth_lines,
     rate_words,
     share_words,
     trials_words,
 )
 from bench.report.roofline import Roofline, rooflines
 from bench.report.rows import Depth, Row, table_rows
-from bench.report.summary import PEAK, TIME, CaseSummary, Reach
+from bench.report.summary import TIME, CaseSummary, Reach
 from bench.report.surroundings import Surroundings, surroundings
 
 MAX_PANELS = 24
 """Charts drawn in one page, about 10 to 25 kB each; further panels keep their matrix and say that they have no chart."""
+FEW_PANELS, FEW_EXTRAS = 16, 3
+"""In a page with very many rows."""
+MAX_EXTRAS = 12
+"""Charts beside those of time and memory: three for each panel that stands open."""
 OPEN_FACETS = 4
 """Panels that stand open; the rest is folded with its heading visible."""
+
+
+@dataclass(slots=True)
+class Room:
+    """How much may still be drawn in a page."""
+
+    panels: int = MAX_PANELS
+    extras: int = MAX_EXTRAS
+    timelines: int = MOST_TIMELINES
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +81,29 @@ class FacetView:
     """Sentences about lines that lie on each other."""
     matrix: tuple[MatrixRow, ...]
     open: bool
+    extras: tuple[Extra, ...]
+    memory_words: str
+    """Which peak the matrix shows."""
 
     @property
     def rated_by(self) -> str:
         """What the shares in the matrix are of, each with its value; nothing where there are none."""
-        leading = [cell.summary.rates.leading for row in self.matrix for cell in row.cells if cell.summary and cell.rate]
-        return " or ".join(dict.fromkeys(denominator_words(rate) for rate in leading if rate))
+        rates = [cell.rated for row in self.matrix for cell in row.cells if cell.rated]
+        return " or ".join(dict.fromkeys(denominator_words(rate) for rate in rates))
+
+    @property
+    def utilised_of(self) -> str:
+        """The denominators of the model FLOP/s utilisations in the matrix; nothing where there are none."""
+        cells = [cell.utilisation for row in self.matrix for cell in row.cells if cell.utilisation]
+        return " or ".join(dict.fromkeys(found.denominator for found in cells))
+
+    @property
+    def has_others(self) -> bool:
+        """Whether somebody computes something else on purpose."""
+        return any(row.other_numbers for row in self.matrix)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SectionView:
     id: str
     section: Section
@@ -79,23 +112,31 @@ class SectionView:
     facets: tuple[FacetView, ...]
     rooflines: tuple[Roofline, ...]
     rows: tuple[Row, ...]
+    findings: tuple[tuple[str, str], ...] = ()
+    """Metric and head of each column of findings."""
+    explanations: Mapping[str, Explanation] = field(default_factory=dict)
+    """By the id of the row."""
 
     @property
+    def memory(self) -> str:
+        return self.section.memory
+
+    @cached_property
     def has_cycles(self) -> bool:
         return any(row.cycles for row in self.rows)
 
-    @property
+    @cached_property
     def has_kernels(self) -> bool:
         return any(row.kernels for row in self.rows)
 
-    @property
+    @cached_property
     def has_rates(self) -> bool:
         return any(row.rate for row in self.rows)
 
-    @property
+    @cached_property
     def columns(self) -> int:
         """Columns of the table of all rows."""
-        return 9 + len(self.section.axes) + self.has_cycles + self.has_kernels + self.has_rates
+        return 9 + len(self.section.axes) + self.has_cycles + self.has_kernels + self.has_rates + len(self.findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,19 +193,10 @@ def _batches(facet: Facet) -> list[list[str]]:
 def _coinciding(facet: Facet) -> tuple[str, ...]:
     return tuple(
         f"{', '.join(units.shorten(label, 40) for label in group)}: lines of {figures.TITLES[metric]} lie on each other"
-        for metric in (TIME, PEAK)
+        for metric in (TIME, facet.memory)
         for labels in _batches(facet)
         for group in figures.coinciding(facet, labels, metric)
     )
-
-
-def _growths(section: Section, found: Sequence[Exponent], labels: Sequence[str], metric: str) -> tuple[tuple[str, str, str], ...]:
-    alike: dict[str, list[str]] = {}
-    for exponent in found:
-        if exponent.metric == metric and exponent.label in labels:
-            alike.setdefault(exponent.words, []).append(units.shorten(exponent.label, 40))
-    what = f"{'time' if metric == TIME else 'peak'} ∝ {section.swept}"
-    return tuple((", ".join(names), what, words) for words, names in alike.items())
 
 
 def _hint(facet: Facet, swept: str | None) -> str:
@@ -184,12 +216,12 @@ def _panels(
     if not batches:
         return [], "No subject has a value here, so there is no chart."
     if room < 2 * len(batches):
-        return [], f"This page draws {MAX_PANELS} charts at most; the numbers of this panel are in the matrix."
+        return [], "This page draws no more charts; the numbers of this panel are in the matrix."
     panels = []
     undrawn = None
     for number, labels in enumerate(batches, 1):
         part = f" ({number} of {len(batches)})" if len(batches) > 1 else ""
-        for metric in (TIME, PEAK):
+        for metric in (TIME, facet.memory):
             name = f"{prefix}{number}{metric[0]}"
             try:
                 svg = (
@@ -203,36 +235,54 @@ def _panels(
                 continue
             if svg:
                 title = f"{figures.TITLES[metric].capitalize()}{part}"
-                panels.append(Panel(title, _hint(facet, section.swept), svg, _growths(section, found, labels, metric)))
+                panels.append(Panel(title, _hint(facet, section.swept), svg, growth_lines(found, labels, metric, section.swept)))
     return panels, undrawn
 
 
-def _section_view(section: Section, ident: str, rows: Sequence[Row], drawn: int) -> tuple[SectionView, int]:
+def _section_view(section: Section, ident: str, rows: Sequence[Row], room: Room, *, full: bool) -> SectionView:
     chosen = figures.styles(section.labels)
     row_ids: dict[tuple[str, str], str] = {}
     for row in rows:
         row_ids.setdefault((row.summary.case.key, row.summary.arm), row.id)
     views = []
     for number, facet in enumerate(section.facets, 1):
-        grown = [exponent for label in facet.labels for exponent in exponents(label, facet.row(label), section.swept)]
-        panels, undrawn = _panels(facet, section, chosen, f"{ident}f{number}", MAX_PANELS - drawn, grown)
-        drawn += len(panels)
+        grown = facet_exponents(facet, section.swept)
+        panels, undrawn = _panels(facet, section, chosen, f"{ident}f{number}", room.panels, grown)
+        room.panels -= len(panels)
+        beside = extras(facet, section.swept, chosen, f"{ident}f{number}", room.extras)
+        room.extras -= len(beside)
         views.append(
             FacetView(
                 f"{ident}f{number}",
                 facet,
                 tuple(panels),
                 bool(panels) and len(facet.xs) > MOST_SIZES,
-                () if panels else tuple(line for m in (TIME, PEAK) for line in _growths(section, grown, facet.labels, m)),
+                ()
+                if panels
+                else tuple(line for m in (TIME, facet.memory) for line in growth_lines(grown, facet.labels, m, section.swept)),
                 _nowhere(facet),
                 undrawn,
                 _coinciding(facet) if panels and len(facet.xs) > MOST_SIZES else (),
                 matrix(facet, row_ids),
                 number <= OPEN_FACETS,
+                tuple(beside),
+                figures.TITLES[facet.memory],
             )
         )
-    answers = tuple((words, tuple(found)) for metric, words in QUESTIONS if (found := readings(section, metric)))
-    return SectionView(ident, section, answers, chosen, tuple(views), rooflines(section, chosen, ident), tuple(rows)), drawn
+    answers = tuple((words, tuple(found)) for metric, words in questions(section) if (found := readings(section, metric)))
+    explained = explanations(rows, room.timelines) if full else {}
+    room.timelines -= sum(explanation.svg is not None for explanation in explained.values())
+    return SectionView(
+        ident,
+        section,
+        answers,
+        chosen,
+        tuple(views),
+        rooflines(section, chosen, ident),
+        tuple(rows),
+        tuple((name, title(name)) for name in found_in(section.cases)),
+        explained,
+    )
 
 
 def _canary(summary: CaseSummary) -> CanaryView:
@@ -267,13 +317,13 @@ def device_words(run: Run, hard: Mapping[str, Scalar]) -> str:
     return ", ".join(words)
 
 
-def run_view(run: Run, cases: Sequence[CaseSummary], reach: Reach, number: int, depth: Depth, drawn: int) -> tuple[RunView, int]:
+def run_view(run: Run, cases: Sequence[CaseSummary], reach: Reach, number: int, depth: Depth, room: Room) -> RunView:
     own = [result for summary in (*cases, *reach.canaries) for result in summary.counted]
     around = surroundings(own)
-    views = []
-    for position, section in enumerate(sections(run, cases), 1):
-        view, drawn = _section_view(section, f"s{number}-{position}", table_rows(section, around.usual, depth), drawn)
-        views.append(view)
+    views = [
+        _section_view(section, f"s{number}-{position}", table_rows(section, around.usual, depth), room, full=depth.full)
+        for position, section in enumerate(sections(run, cases), 1)
+    ]
     counts = Counter(result.status for result in own)
     return RunView(
         id=f"run{number}",
@@ -288,4 +338,4 @@ def run_view(run: Run, cases: Sequence[CaseSummary], reach: Reach, number: int, 
         canary_rows=_canary_rows(run, reach, f"c{number}", around.usual, depth),
         surroundings=around,
         protocol=tuple((name, units.fact(name, value)) for name, value in units.flatten(run.suite_data.get("protocol", {}))),
-    ), drawn
+    )

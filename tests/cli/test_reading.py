@@ -14,6 +14,7 @@ from bench.run.locks import run_lock
 from bench.store import Store
 from tests import factories
 from tests.cli.conftest import Bench, Filled
+from tests.report.step_sample import step_run
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -62,6 +63,34 @@ def test_show_run_by_id_prefix_label_and_latest(bench: Bench, filled: Filled) ->
         assert "2 ok, 2 oom" in said.out
         assert "eager" in said.out
         assert "because it is oom" in said.out
+
+
+def test_show_run_says_what_was_fastest_and_how_it_grows(bench: Bench, tmp_path: Path) -> None:
+    path, (run, rows) = tmp_path / "steps.db", step_run(trials=1)
+    with Store.open(path) as store:
+        store.add_run(run)
+        for row in rows:
+            store.add_result(row)
+    out = bench("show", "latest", "--db", path).out
+    assert "fastest measured, seq len 1024–4096: attention=sdpa_flash layers=liger" in out
+    assert "least memory measured, all that is resident included, seq len 1024–4096: checkpointing=full, 1.72 GiB" in out
+    assert "grows: peak ∝ seq_len^(0.48 ± 0.62), defaults" in out
+    assert "Unbeaten at seq len 4096: " in out
+    head = next(line for line in out.splitlines() if line.startswith("seq_len"))
+    assert "peak memory, residents included" in head
+    assert "error of the update" in head
+    assert "states" in head
+
+
+def test_show_result_tells_a_peak_in_a_few_lines(bench: Bench, tmp_path: Path) -> None:
+    path, (run, rows) = tmp_path / "steps.db", step_run(trials=1, sizes=(1024,))
+    with Store.open(path) as store:
+        store.add_run(run)
+        store.add_result(rows[0])
+    out = bench("show", rows[0].id, "--db", path).out
+    assert "temporaries in aten::mm in modeling_llama.py(95): forward: 23.0 MiB" in out
+    assert "60 moments, in the report and with --json" in out
+    assert "memory_explained" not in out
 
 
 def test_a_row_that_did_not_run_shows_no_number(bench: Bench, filled: Filled) -> None:

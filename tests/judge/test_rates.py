@@ -6,12 +6,13 @@ import dataclasses
 
 import pytest
 
-from bench.judge.rates import Ceilings, Rates, Timed, ceilings, rates
+from bench.judge.rates import ByGpu, Rates, Timed, ceilings, rates
 from bench.records import Case, Cost, Environment, Pass
 from bench.run.canaries import COPY_ELEMENTS, MATMUL_SIZE, canary_cases
 from tests import factories
 
 MIB = 2**20
+NO_UUID: frozenset[str] = frozenset()
 H200 = {"device": "cuda", "gpu_model": "NVIDIA H200", "mig": None}
 
 
@@ -38,12 +39,12 @@ def _canaries(dtypes: tuple[str, ...] = ("bf16",)) -> list[Timed]:
     return found
 
 
-def _rates(timed: Timed, measured: Ceilings | None = None) -> Rates:
+def _rates(timed: Timed, measured: ByGpu | None = None) -> Rates:
     return rates(timed, ceilings(_canaries()) if measured is None else measured)
 
 
 def test_the_canaries_of_a_run_are_its_ceilings_and_say_so() -> None:
-    found = ceilings(_canaries(("bf16", "tf32")))
+    found = ceilings(_canaries(("bf16", "tf32")))[NO_UUID]
     assert found.flops["bf16"].per_s == pytest.approx(700e12)
     assert found.flops["tf32"].per_s == pytest.approx(350e12)
     assert found.bytes is not None
@@ -55,7 +56,7 @@ def test_the_canaries_of_a_run_are_its_ceilings_and_say_so() -> None:
 def test_another_shape_of_a_canary_is_no_ceiling() -> None:
     small = dataclasses.replace(_canaries()[0].case, params={"m": 64, "n": 64, "k": 64})
     backward = dataclasses.replace(_canaries()[0].case, pass_=Pass.BACKWARD)
-    assert ceilings([_timed(case, 1.0, flops=10, moved=10) for case in (small, backward)]) == Ceilings()
+    assert ceilings([_timed(case, 1.0, flops=10, moved=10) for case in (small, backward)]) == {}
 
 
 def test_a_rate_has_a_share_of_what_was_measured_and_one_of_the_data_sheet() -> None:
@@ -150,3 +151,34 @@ def test_several_ranks_have_no_share() -> None:
     assert found.flops.share is None
     assert found.bytes is not None
     assert found.bytes.share is None
+
+
+def _on(timed: Timed, *gpus: str) -> Timed:
+    return dataclasses.replace(timed, gpus=frozenset(gpus))
+
+
+def test_a_share_needs_a_canary_of_the_same_physical_gpu() -> None:
+    measured = ceilings([_on(canary, "GPU-a") for canary in _canaries()])
+    subject = _timed(_case(), 1e-3, flops=350_000_000_000, moved=1000 * MIB)
+    same = rates(_on(subject, "GPU-a"), measured)
+    assert same.flops is not None
+    assert same.flops.measured is not None
+    for other in (_on(subject, "GPU-b"), _on(subject, "GPU-a", "GPU-b"), subject):
+        found = rates(other, measured)
+        assert found.flops is not None
+        assert found.bytes is not None
+        assert (found.flops.measured, found.bytes.measured) == (None, None)
+        assert found.flops.data_sheet is not None
+
+
+def test_each_gpu_of_a_run_has_the_ceilings_that_it_measured_itself() -> None:
+    slow = [dataclasses.replace(canary, seconds=(canary.median_s * 2,)) for canary in _canaries()]
+    measured = ceilings([_on(c, "GPU-a") for c in _canaries()] + [_on(c, "GPU-b") for c in slow])
+    found = rates(_on(_timed(_case(), 1e-3, flops=350_000_000_000), "GPU-b"), measured).flops
+    assert found is not None
+    assert found.measured is not None
+    assert found.measured.value == pytest.approx(1.0)
+
+
+def test_a_canary_whose_trials_ran_on_two_gpus_is_no_ceiling() -> None:
+    assert ceilings([_on(canary, "GPU-a", "GPU-b") for canary in _canaries()]) == {}

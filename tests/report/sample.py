@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 
+from bench.declare import Workload
 from bench.records import Check, Pass, Proof, Result, Run, Status
 from tests import factories
 
@@ -44,7 +45,7 @@ def everything(trials: int = 5, run: Run | None = None) -> tuple[list[Run], list
     the_run = run or factories.run(
         id="run-a", suite_data=SUITE, planned_trials=len(names) * 3 * 6 * trials + 3, revision=(
             dataclasses.replace(factories.run().revision[0], dirty=True),), label="laptop")  # fmt: skip
-    for pass_ in Pass:
+    for pass_ in Workload.passes:
         for seq_len in SEQ_LENS:
             for name in names:
                 case = factories.case(name, seq_len=seq_len, pass_=pass_)

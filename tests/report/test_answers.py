@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from bench.records import Measurement, Result, RunState, Status
-from bench.report.answers import doubts, readings
+from bench.report.answers import readings
+from bench.report.doubts import doubts
 from bench.report.layout import sections
 from bench.report.summary import TIME, summarize
 from tests import factories

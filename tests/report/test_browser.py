@@ -12,6 +12,7 @@ from bench.report import render_page
 from tests.report.gpu_sample import gpu_run
 from tests.report.hostile import hostile
 from tests.report.sample import everything
+from tests.report.step_sample import quantized_run, step_run
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
@@ -52,7 +53,16 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
     gpu, rows = gpu_run()
     few, few_rows = gpu_run(sizes=(1024, 4096))
-    pages = {"plain": everything(trials=2), "hostile": hostile(), "gpu": ([gpu], rows), "few": ([few], few_rows)}
+    step, step_rows = step_run(trials=1)
+    formats, format_rows = quantized_run()
+    pages = {
+        "step": ([step], step_rows),
+        "formats": ([formats], format_rows),
+        "plain": everything(trials=2),
+        "hostile": hostile(),
+        "gpu": ([gpu], rows),
+        "few": ([few], few_rows),
+    }
     for name, (runs, results) in pages.items():
         found[name] = folder / f"{name}.html"
         found[name].write_text(render_page(runs, results, now="2026-01-02T04:00:00+00:00"), encoding="utf-8")
@@ -61,7 +71,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 800, 1440])
-@pytest.mark.parametrize("name", ["plain", "hostile", "gpu", "few"])
+@pytest.mark.parametrize("name", ["plain", "hostile", "gpu", "few", "step", "formats"])
 def test_no_error_no_request_and_no_sideways_scrolling(
     browser: sync_api.Browser, files: dict[str, Path], name: str, width: int, scheme: str
 ) -> None:
@@ -131,6 +141,18 @@ def test_a_cell_of_the_matrix_leads_to_its_open_row(browser: sync_api.Browser, f
     target = str(link.get_attribute("href"))
     link.click()
     opened.page.wait_for_function("id => document.getElementById(id).querySelector('details').open", arg=target[1:])
+    opened.context.close()
+
+
+def test_an_opened_step_shows_its_curve_and_every_part_is_painted(browser: sync_api.Browser, files: dict[str, Path]) -> None:
+    opened = Opened(browser, files["step"])
+    page = opened.page
+    page.locator("table.all summary").first.click()
+    assert page.locator("table.all svg.timeline").first.is_visible()
+    fills = page.evaluate("[...document.querySelectorAll('svg [fill^=url], svg [style*=url]')].map(e => getComputedStyle(e).fill)")
+    wanted = {fill.split("#")[1].rstrip('")') for fill in fills if "#part" in fill}
+    assert len(wanted) > 5
+    assert page.evaluate("names => names.every(name => document.getElementById(name))", list(wanted))
     opened.context.close()
 
 

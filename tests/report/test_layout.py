@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from bench.declare import Workload
 from bench.records import Case, Pass
 from bench.report.layout import sections
 from bench.report.summary import summarize
@@ -65,6 +66,6 @@ def test_each_workload_is_a_section_of_its_own() -> None:
 
 
 def test_every_case_lies_in_exactly_one_cell() -> None:
-    cases = [_case(s, n, p, dropout=d) for s in (128, 256) for n in ("eager", "flex") for p in Pass for d in (0.0, 0.1)]
+    cases = [_case(s, n, p, dropout=d) for s in (128, 256) for n in ("eager", "flex") for p in Workload.passes for d in (0.0, 0.1)]
     (section,) = _sections(cases[:-3])
     assert sum(len(facet.cells) for facet in section.facets) == len(cases) - 3

@@ -13,9 +13,10 @@ import pytest
 from bench.judge.growth import Growth
 from bench.records import Cost, Result, Run, Status
 from bench.report import render_markdown, render_page, rows_csv, rows_json
-from bench.report.answers import doubts, readings
+from bench.report.answers import readings
+from bench.report.doubts import doubts
 from bench.report.layout import Section, sections
-from bench.report.rates import Exponent, clock_wandered, exponents, reach_words
+from bench.report.rates import Exponent, clock_wandered, exponents, growth_lines, reach_words
 from bench.report.summary import PEAK, TIME, gather, summarize
 from tests import factories
 from tests.report.gpu_sample import gpu_case, gpu_result, gpu_run
@@ -185,6 +186,25 @@ def test_exponents_of_time_and_peak_have_an_interval() -> None:
     page = render_page([run], results, now=NOW)
     assert "peak ∝ seq_len<sup>2.00 ± 0</sup>" in page
     assert "<span>sdpa_flash, flex</span> peak ∝ seq_len<sup>1.00 ± 0</sup>" in page
+
+
+def test_where_the_batch_shrinks_as_sequences_grow_the_exponent_is_that_of_one_sequence() -> None:
+    run, results = gpu_run()
+    sizes = sorted({int(str(r.case.params["seq_len"])) for r in results if "seq_len" in r.case.params})
+
+    def shared_out(result: Result) -> Result:
+        if "seq_len" not in result.case.params:
+            return result
+        seq_len = int(str(result.case.params["seq_len"]))
+        params = {**result.case.params, "batch": sizes[-1] // seq_len}
+        trial = dataclasses.replace(result.trial, case=dataclasses.replace(result.case, params=params))
+        return dataclasses.replace(result, trial=trial)
+
+    (facet,) = _section(run, [shared_out(result) for result in results]).facets
+    found = {(e.label, e.metric): e for label in facet.labels for e in exponents(label, facet.row(label), "seq_len")}
+    assert found["flex", PEAK].words == "2.00 ± 0"  # that of the whole is 1.00
+    lines = growth_lines(list(found.values()), facet.labels, PEAK, "seq_len")
+    assert {what for _, what, _ in lines} == {"peak per sequence ∝ seq_len"}
 
 
 def test_two_sizes_have_no_exponent() -> None:

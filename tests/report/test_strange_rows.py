@@ -11,7 +11,7 @@ import pytest
 from bench.cli.tables import answers, case_table, status_line, trials_with_row
 from bench.records import Result, Run, RunState, Status
 from bench.report import render_markdown, render_page, rows_csv, rows_json
-from bench.report.answers import doubts
+from bench.report.doubts import doubts
 from bench.report.summary import summarize
 from bench.report.units import fact
 from tests import factories

@@ -57,3 +57,12 @@ def test_the_ending_of_a_facts_name_gives_its_unit() -> None:
 def test_nested_conditions_become_sorted_flat_facts() -> None:
     data = {"b": {"z": 1, "a": [1, 2]}, "a": [{"name": "x"}], "e": []}
     assert units.flatten(data) == [("a.0.name", "x"), ("b.a", "1, 2"), ("b.z", 1), ("e", "none")]
+
+
+def test_a_share_is_percent_a_multiple_from_ten_on_and_an_exponent_where_percent_would_be_noughts() -> None:
+    assert units.in_unit(0.0917, "ratio") == "9.17 %"
+    assert units.in_unit(78.37, "ratio") == "78.4×"
+    assert units.in_unit(1.04e-7, "ratio") == "1.0e-07"
+    assert units.range_in_unit(0.0017, 0.0018, "ratio") == "0.170–0.180 %"
+    assert units.range_in_unit(1e-7, 0.0018, "ratio") == "1.00e-05–0.180 %"
+    assert units.range_in_unit(0.5, 78.37, "ratio") == "0.500–78.4×"

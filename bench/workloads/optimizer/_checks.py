@@ -68,7 +68,7 @@ def checks_of(spec: OptimizerSpec, make: Callable[[OptimizerSpec], Update], gene
         error = _relative(parameter.detach().double() - before[tensor].double(), exact)
         plain = _relative(_change(spec, name, before[tensor], own, None), exact)
         limit = max(PLAIN_FACTOR * plain + rounding, update.recipe.tolerance or 0.0)
-        checks.append(_check(f"{tensor} by {name}", error, plain, limit))
+        checks.append(_check(f"{tensor} by {name}", error, plain, limit, declared=update.recipe.tolerance is not None))
     return checks
 
 
@@ -143,7 +143,9 @@ def _relative(change: torch.Tensor, exact: torch.Tensor) -> float:
     return float((change - exact).norm() / exact.norm())
 
 
-def _check(name: str, error: float, plain: float, limit: float) -> Check:
+def _check(name: str, error: float, plain: float, limit: float, *, declared: bool) -> Check:
     if not math.isfinite(error):
         return Check(name, "small", None, plain, limit, False, "not finite")
-    return Check(name, "small", error, plain, limit, error <= limit, "relative root mean square of the change, after many steps")
+    against = ", against the tolerance that the implementation declares" if declared else ""
+    words = f"relative root mean square of the change, after many steps{against}"
+    return Check(name, "small", error, plain, limit, error <= limit, words)

@@ -1,0 +1,37 @@
+"""A page stays light: sizes that a mail, a browser and a repository can carry."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from bench.records import Result, Run
+from bench.report import render_page
+from tests.report.sample import everything
+
+NOW = "2026-01-02T04:00:00+00:00"
+
+
+def _many(copies: int, trials: int) -> tuple[list[Run], list[Result]]:
+    """108 cases a copy, with all statuses."""
+    runs, rows = everything(trials=trials)
+    made = []
+    for number in range(copies):
+        for row in rows:
+            case = dataclasses.replace(row.case, params={**row.case.params, "window": number})
+            made.append(dataclasses.replace(row, id=f"{row.id}-{number}", trial=dataclasses.replace(row.trial, case=case)))
+    return runs, made
+
+
+def test_five_hundred_rows_stay_below_two_and_a_half_megabytes() -> None:
+    page = render_page(*_many(5, 3), now=NOW)
+    assert page.count('<tbody id="r-') == 540
+    assert len(page.encode()) <= 2.5e6
+
+
+@pytest.mark.slow
+def test_five_thousand_rows_stay_below_six_megabytes() -> None:
+    page = render_page(*_many(46, 1), now=NOW)
+    assert page.count('<tbody id="r-') == 4968
+    assert len(page.encode()) <= 6e6
