@@ -24,7 +24,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.errors import Unavailable, Unsupported
-from bench.records import Case, Check, Cost, Pass, Scalar
+from bench.records import Case, Check, Cost, Pass, Proof, Scalar
 
 if TYPE_CHECKING:
     import torch
@@ -297,12 +297,22 @@ class Workload(ABC):
     """A word that stands for several slots: its value fills each of them that has an implementation of that name."""
     dtype_slot: ClassVar[str | None] = None
     """The slot whose implementation decides the case's dtype (the only one that it declares); suites then name no dtype."""
+    composed: ClassVar[bool] = False
+    """Whether a slot is filled at several places, each with a spec of its own: `bind` then gets the implementations, and builds them."""
     error_of: ClassVar[str | None] = None
     """The output whose error is a finding of its own (`output_error`) and not only a check."""
 
     @abstractmethod
     def spec(self, case: Case) -> Any:
         """The frozen spec of the case's slot. Raises ValueError, in words for the user, where the parameters do not fit together."""
+
+    def seen_by(self, case: Case, slot: str) -> Case:
+        """The case as the implementation in a slot sees it, to be held against what that declares. The case itself by default."""
+        return case
+
+    def watched(self, spec: Any) -> frozenset[str]:
+        """Slots whose proof patterns are judged: all by default, fewer where names cannot tell them apart."""
+        return frozenset(self.slots)
 
     @abstractmethod
     def cost(self, spec: Any, pass_: Pass) -> Cost:
@@ -370,6 +380,14 @@ class Workload(ABC):
 
     def findings(self, spec: Any, bound: Bound) -> Mapping[str, float]:
         """What is found out beside time, peak and error: metric to value, in the metric's unit. After the timing; none by default."""
+        return {}
+
+    def facts(self, spec: Any, bound: Bound) -> Mapping[str, Scalar]:
+        """What was found as it is and is no number to compare, such as dtypes; it joins the conditions. None by default."""
+        return {}
+
+    def proofs(self, spec: Any, bound: Bound) -> Mapping[str, Proof]:
+        """What the state of the bound subject says of its slots, beside patterns over names: slot to proof. None by default."""
         return {}
 
     def property_checks(self, spec: Any, bind: Callable[[Any], Bound], device: str, generator: torch.Generator) -> list[Check]:

@@ -242,6 +242,33 @@ METRICS: Mapping[str, Metric] = {
         Metric("state_bytes", "byte", "lower", "what the optimizer keeps, on the device and off it", finding=True),
         Metric("state_host_bytes", "byte", "lower", "the part of state_bytes that lies in host or managed memory", finding=True),
         Metric("state_bytes_per_parameter", "byte", "lower", "state_bytes by the number of parameters", finding=True),
+        Metric(
+            "loss_gap",
+            "nat",
+            "lower",
+            "mean loss of the last ten of fifty steps of a small model, less that of plain fp32",
+            finding=True,
+        ),
+        Metric(
+            "gradient_norm", "L2", "none", "norm of all gradients of a step together, unscaled and not yet clipped", finding=True
+        ),
+        Metric(
+            "gradient_zero_share",
+            "ratio",
+            "lower",
+            "share of the gradients of the blocks' matrices that are zero as computed",
+            finding=True,
+        ),
+        Metric(
+            "gradient_subnormal_share",
+            "ratio",
+            "lower",
+            "share of them below the smallest normal number of the dtype computed in",
+            finding=True,
+        ),
+        Metric("gradient_nonfinite_share", "ratio", "lower", "share of them that are infinite or not a number", finding=True),
+        Metric("loss_scale", "count", "none", "by which losses are multiplied before the backward", finding=True),
+        Metric("skipped_steps", "count", "lower", "steps that dynamic loss scaling left out after an overflow", finding=True),
         Metric("forward_s", "s", "lower", "the forward and the loss within one training step, in a pass of its own"),
         Metric("backward_s", "s", "lower", "the backward within one training step, in a pass of its own"),
         Metric("optimizer_s", "s", "lower", "clipping and update within one training step, in a pass of its own"),
@@ -449,8 +476,10 @@ class Result:
     environment: Environment
     started_at: str
     """UTC, ISO 8601."""
-    duration_s: float
-    seed: int
+    duration_s: float | None
+    """None where an imported source does not tell."""
+    seed: int | None
+    """None where an imported source does not tell."""
     command: str
     """What a stranger types to measure this row again."""
     error_type: str | None = None
@@ -502,7 +531,8 @@ class Run:
     options: Mapping[str, Json]
     """Filters, shard, budget, device, plug-ins: what `--resume` needs."""
     question: str
-    seed: int
+    seed: int | None
+    """None where an imported source does not tell."""
     command: str
     device: str
     started_at: str

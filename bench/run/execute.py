@@ -335,7 +335,7 @@ class _Execution:
         canary = bool(self._canaries) and result.case.key in self._canaries
         self._ok += result.status is Status.OK and not canary
         if result.phase != PREFLIGHT:
-            self._spent_s += result.duration_s
+            self._spent_s += result.duration_s or 0.0
             self._guessed_s += self._plan.seconds([result.trial])
             self._answered = self._answered or not canary
         self._tell(describe(result, self._shown_axes, self._label(result.case.subject)), result)

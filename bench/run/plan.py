@@ -168,7 +168,7 @@ def estimate(cases: Mapping[str, Case], suite: str, store: Store | None) -> tupl
     by_subject: dict[str, list[float]] = {}
     if store is not None and (runs := store.runs(suite=suite)[:_RUNS_LOOKED_AT]):
         for result in store.results([run.id for run in runs]):
-            if result.phase == PREFLIGHT:
+            if result.phase == PREFLIGHT or result.duration_s is None:
                 continue
             by_case.setdefault(result.case.key, []).append(result.duration_s)
             by_subject.setdefault(result.case.subject_label, []).append(result.duration_s)

@@ -17,11 +17,12 @@ def preflight(case: Case, catalogue: Catalogue) -> Reply | None:
     """`unsupported` or `unavailable` with the reason; None where the case has to be tried."""
     from bench.catalogue import missing_requirements
 
-    implementations = [catalogue.implementation(slot, name) for slot, name in case.subject.items()]
-    for implementation in implementations:
-        if (refusal := implementation.declared_refusal(case)) is not None:
+    workload = catalogue.workload(case.workload)
+    implementations = {slot: catalogue.implementation(slot, name) for slot, name in case.subject.items()}
+    for slot, implementation in implementations.items():
+        if (refusal := implementation.declared_refusal(workload.seen_by(case, slot))) is not None:
             return Reply(Status.UNSUPPORTED, refusal, phase=PREFLIGHT)
-    missing = [words for implementation in implementations for words in missing_requirements(implementation)]
+    missing = [words for implementation in implementations.values() for words in missing_requirements(implementation)]
     if missing:
         return Reply(Status.UNAVAILABLE, "; ".join(missing), phase=PREFLIGHT)
     return None

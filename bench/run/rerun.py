@@ -17,6 +17,7 @@ from bench.run.commands import case_filters
 from bench.run.execute import Progress, RunSummary, execute, silent
 from bench.run.options import RunOptions
 from bench.run.plan import make_plan
+from bench.run.resume import demand_measured_here
 from bench.run.weights import demand_weights
 from bench.stats import median
 
@@ -76,6 +77,7 @@ def rerun(
 
     row = store.find_result(text)
     run = store.find_run(row.run_id)
+    demand_measured_here(run)
     before = RunOptions.from_data(run.options)
     catalogue = load_catalogue([Path(path) for path in before.plugins])
     suite = suite_from_data(run.suite_data, catalogue)

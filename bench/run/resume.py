@@ -45,6 +45,7 @@ def resume(
     from bench.suite import expand, parse_filters, suite_from_data
 
     run = store.find_run(text)
+    demand_measured_here(run)
     options = dataclasses.replace(RunOptions.from_data(run.options), seed=run.seed, budget_s=budget_s, wait_for_lock=wait_for_lock)
     catalogue = load_catalogue([Path(path) for path in options.plugins])
     suite = suite_from_data(run.suite_data, catalogue)
@@ -55,6 +56,12 @@ def resume(
     demand_weights(expansion.cases, catalogue, options.weights)
     plan = make_plan(suite, expansion, options, store=store, catalogue=catalogue)
     return _go_on(run, plan, suite, store, chosen, catalogue, options, progress, clock)
+
+
+def demand_measured_here(run: Run) -> None:
+    """Raises SelectionError for a run that was imported: another tool measured it, and no suite of ours gives its cases."""
+    if run.reason == "import":
+        raise SelectionError(f"run {run.id} was imported from {run.suite_file}: only what bench measured can be measured again")
 
 
 def _go_on(

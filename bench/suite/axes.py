@@ -163,7 +163,9 @@ def selection_axes(workload: Workload, catalogue: Catalogue) -> dict[str, Axis]:
 def dimension_axis(name: str) -> Axis:
     """The axis of one field of a model shape."""
     kinds = {entry.name: str(entry.type) for entry in fields(ModelShape)}
-    kind = kinds.get(name, "int")
+    kind = kinds.get(name, "int").removesuffix(" | None")
+    if kind == "str":
+        return Axis(name, str)
     if kind == "bool":
         return Axis(name, bool)
     if kind == "float":

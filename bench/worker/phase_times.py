@@ -82,8 +82,13 @@ def phase_times(step: Step, marks: Callable[[], Marks]) -> tuple[Measurement, ..
     )
 
 
+PART_OF = {"loss": "forward"}
+"""A phase whose memory is of interest apart, to the one whose time it is part of."""
+
+
 def _added(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
     seconds: dict[str, float] = {}
-    for name, value in pairs:
+    for phase, value in pairs:
+        name = PART_OF.get(phase, phase)
         seconds[name] = seconds.get(name, 0.0) + value
     return seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -111,14 +111,31 @@ def judge(patterns: ProofPatterns, ops: Iterable[str], kernels: Iterable[str]) -
     return Proof("proved", _shown(dict.fromkeys(met)))
 
 
-def judge_all(implementations: Mapping[str, Implementation], device: str, ops: Iterable[str], kernels: Iterable[str]) -> Proof:
-    """The proof of a whole subject: every slot's patterns hold. `not_declared` where no slot declares any for this device."""
+def judge_all(
+    implementations: Mapping[str, Implementation],
+    device: str,
+    ops: Iterable[str],
+    kernels: Iterable[str],
+    states: Mapping[str, Proof] | None = None,
+) -> Proof:
+    """The proof of a whole subject: every slot's patterns hold, and `states`, what its state says of a slot.
+
+    `not_declared` where there is neither for this device. Where several slots are watched, one may do what another must not: then only
+    what must be there is asked for.
+    """
     ops, kernels = tuple(ops), tuple(kernels)
-    proofs = [judge(impl.proof[device], ops, kernels) for impl in implementations.values() if device in impl.proof]
+    alone = len(implementations) == 1
+    declared = {slot: impl.proof[device] for slot, impl in implementations.items() if device in impl.proof}
+    if not alone:
+        declared = {slot: replace(patterns, not_=()) for slot, patterns in declared.items() if patterns.ops or patterns.kernels}
+    proofs = [(slot, judge(patterns, ops, kernels)) for slot, patterns in declared.items()] + list((states or {}).items())
     if not proofs:
         return Proof("not_declared", _shown(kernels or ops))
-    worst = next((p for verdict in ("disproved", "unknown") for p in proofs if p.verdict == verdict), None)
-    return worst or Proof("proved", _shown(dict.fromkeys(name for p in proofs for name in p.observed)))
+    for verdict in ("disproved", "unknown"):
+        for slot, found in proofs:
+            if found.verdict == verdict:
+                return found if alone and not states else replace(found, detail=f"{slot}: {found.detail}")
+    return Proof("proved", _shown(dict.fromkeys(name for _, found in proofs for name in found.observed)))
 
 
 def _short(name: str) -> str:

@@ -71,7 +71,9 @@ class Subject:
 
     def build(self, spec: Any, parameters: Mapping[str, torch.Tensor]) -> Bound:
         """Runs the builders and ties what they return to the spec and to copies of `parameters`."""
-        built = {slot: impl.builder(spec) for slot, impl in self.implementations.items()}
+        built: Mapping[str, Any] = self.implementations
+        if not self.workload.composed:
+            built = {slot: impl.builder(spec) for slot, impl in self.implementations.items()}
         copies = {name: tensor.detach().clone() for name, tensor in parameters.items()}
         bound = self.workload.bind(spec, built, copies)
         frozen = self.workload.frozen(spec)
@@ -96,8 +98,8 @@ def load_subject(request: Request) -> Subject:
     if request.weights is not None:
         workload = workload.with_weights(stored_tensors(request.weights))
     implementations = {slot: catalogue.implementation(slot, name) for slot, name in case.subject.items()}
-    for impl in implementations.values():
-        if refusal := impl.declared_refusal(case):
+    for slot, impl in implementations.items():
+        if refusal := impl.declared_refusal(workload.seen_by(case, slot)):
             raise Unsupported(refusal)
         if impl.requires and (missing := missing_requirements(impl)):
             raise Unavailable("; ".join(missing))

@@ -192,6 +192,11 @@ def _look_further(
             if error is not None:
                 findings.add("output_error", (error,))
 
+    def tell() -> None:
+        for metric, value in subject.workload.findings(spec, step.bound).items():
+            findings.add(metric, (value,))
+        findings.conditions.update(subject.workload.facts(spec, step.bound))
+
     def spared(phase: str, work: Callable[[], None]) -> None:
         phases.enter(phase)
         step.clear()
@@ -208,12 +213,11 @@ def _look_further(
         phases.enter("saved")
     if request.verify:
         spared("attribution", explain)
-    for metric, value in subject.workload.findings(spec, step.bound).items():
-        findings.add(metric, (value,))
+    _spared(tell, "findings", findings, device, step)
     spared("measured_check", compare)
     if request.verify:
         findings.proof = Proof("unknown", (), "the pass under the profiler was not done")
-        spared("proof", lambda: _prove(subject, request.case.device.removesuffix("-interpreter"), findings, step))
+        spared("proof", lambda: _prove(subject, spec, request.case.device.removesuffix("-interpreter"), findings, step))
 
 
 def _spared(work: Callable[[], None], phase: str, findings: Findings, device: DeviceSide, step: Step) -> None:
@@ -291,11 +295,14 @@ def _time(request: Request, phases: PhaseLog, findings: Findings, device: Device
     )
 
 
-def _prove(subject: Subject, device: str, findings: Findings, step: Step) -> None:
+def _prove(subject: Subject, spec: Any, device: str, findings: Findings, step: Step) -> None:
     seen = proof.observe(step, cuda=device == "cuda")
     if seen.kernels_per_call is not None:
         findings.add("kernels_per_call", (float(seen.kernels_per_call),))
-    findings.proof = proof.judge_all(subject.implementations, device, seen.ops, seen.kernels)
+    step.clear()
+    states = subject.workload.proofs(spec, step.bound)
+    watched = {slot: impl for slot, impl in subject.implementations.items() if slot in subject.workload.watched(spec)}
+    findings.proof = proof.judge_all(watched, device, seen.ops, seen.kernels, states)
     if findings.proof.verdict == "disproved":
         raise DisagreesError(f"another kernel ran than declared: {findings.proof.detail}")
 

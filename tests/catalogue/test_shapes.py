@@ -57,3 +57,23 @@ def test_the_head_dimension_of_values_is_that_of_keys_unless_a_model_says_otherw
     assert models["llama-3-8b"].dims()["value_head_dim"] == 128
     latent = models["deepseek-v2-lite"].dims()
     assert (latent["head_dim"], latent["value_head_dim"]) == (192, 128)
+
+
+def test_a_shape_says_its_family_its_window_and_how_its_rotation_is_stretched() -> None:
+    models = load_catalogue().models
+    assert {name: shape.architecture for name, shape in models.items() if shape.architecture != "llama"} == {
+        "qwen2.5-7b": "qwen2",
+        "qwen2.5-14b": "qwen2",
+        "qwen2.5-72b": "qwen2",
+        "qwen3-8b": "qwen3",
+        "mistral-7b": "mistral",
+        "phi-3-mini": "phi3",
+        "gemma-2-9b": "gemma2",
+        "gemma-3-4b": "gemma3_text",
+        "deepseek-v2-lite": "deepseek_v2",
+    }
+    windows = {name: shape.sliding_window for name, shape in models.items() if shape.sliding_window is not None}
+    assert windows == {"phi-3-mini": 2047, "gemma-2-9b": 4096, "gemma-3-4b": 1024}
+    factors = {name: shape.rope_factor for name, shape in models.items() if shape.rope_factor is not None}
+    assert factors == {"llama-3.1-8b": 8.0, "llama-3.2-1b": 32.0}
+    assert models["llama-3-8b"].dims()["sliding_window"] is None

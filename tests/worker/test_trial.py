@@ -67,14 +67,6 @@ def test_cold_caches_are_flushed_before_each_sample(tmp_path: Path) -> None:
     assert reply.conditions["flush_bytes"] > 0
 
 
-def test_under_an_interpreter_nothing_is_timed(tmp_path: Path) -> None:
-    reply = answer(tmp_path, attention("eager", device="cpu-interpreter"))
-    assert reply.status is Status.OK, reply.reason
-    assert "sampling" not in phases(tmp_path)
-    assert {m.metric for m in reply.measurements}.isdisjoint({"time_s", "cycles"})
-    assert only(reply, "peak_bytes").samples[0] > 0
-
-
 WRONG = {
     "wrong_output": "    return lambda q, k, v: right(q, k, v) * 1.001",
     "wrong_gradient": (

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from bench.catalogue import load_catalogue
-from bench.records import METRICS, Check, Reply, Status
+from bench.records import METRICS, Check, Proof, Reply, Status
 from bench.run.preflight import preflight
+from bench.worker.proof import judge_all
 from bench.workloads.train_step import WORKLOAD
 from tests.worker.trials import answer, only
 from tests.workloads.training import training
@@ -115,6 +116,18 @@ def test_each_slot_is_asked_for_the_dtype_and_the_pass_that_it_gets() -> None:
     assert WORKLOAD.seen_by(master, "rms_norm").dtype == "bf16"
     assert WORKLOAD.seen_by(amp, "linear").pass_ == "forward_backward"
     assert WORKLOAD.seen_by(amp, "checkpointing") == amp
+
+
+def test_in_a_whole_step_one_slot_may_do_what_another_must_not() -> None:
+    catalogue = load_catalogue()
+    seen = ("aten::bmm", "aten::_softmax", "aten::rms_norm", "aten::_scaled_dot_product_flash_attention_for_cpu")
+    eager = {"attention": catalogue.implementation("attention", "eager")}
+    both = {**eager, "rms_norm": catalogue.implementation("rms_norm", "torch_native")}
+    assert judge_all(eager, "cpu", seen, ()).verdict == "disproved"  # alone nothing else may run
+    assert judge_all(both, "cpu", seen, ()).verdict == "proved"
+    assert judge_all(both, "cpu", seen[:2], ()).detail == "rms_norm: no op matches '^aten::rms_norm$'"
+    lacking = {"checkpointing": Proof("disproved", (), "no layer is checkpointed")}
+    assert judge_all(both, "cpu", seen, (), lacking).detail == "checkpointing: no layer is checkpointed"
 
 
 def test_a_family_that_cannot_be_trained_is_unsupported_in_words(tmp_path: Path) -> None:

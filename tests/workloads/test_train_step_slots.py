@@ -11,6 +11,7 @@ import torch
 from bench.catalogue import load_catalogue
 from bench.catalogue.shapes import ModelShape
 from bench.declare import Unsupported
+from bench.workloads.qat._torchao import convert, fake_quantized
 from bench.workloads.train_step import DIMS, WORKLOAD
 from bench.workloads.train_step._assemble import assemble
 from bench.workloads.train_step._data import make_batch
@@ -126,18 +127,39 @@ def test_qlora_keeps_the_blocks_in_half_a_byte_a_weight() -> None:
     assert proofs(packed)["linear"].verdict == "proved"
 
 
+@pytest.mark.parametrize("kind", ["int4", "int8_dynamic"])
+def test_a_model_that_was_trained_for_a_format_converts_to_what_it_computed(kind: str) -> None:
+    pytest.importorskip("torchao")
+    step = step_of(training(fills={"qat": kind}, lr=0.01))
+    losses(step, 3)
+    assert proofs(step)["qat"].verdict == "proved"
+    inputs = make_batch(step.spec, torch.Generator().manual_seed(1))
+
+    def hidden() -> torch.Tensor:
+        with torch.no_grad():
+            found: torch.Tensor = step.model.model(input_ids=inputs["input_ids"], use_cache=False).last_hidden_state
+            return found
+
+    trained = hidden()
+    convert(step.model, kind)
+    assert fake_quantized(step.model) == 0
+    torch.testing.assert_close(hidden(), trained, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("fills", "words"),
     [
         ({"linear": "nf4_bnb"}, "gets no gradient"),
         ({"qat": "int4", "adaptation": "lora"}, "qat=int4 trains the weights themselves"),
         ({"qat": "int4", "linear": "float8_training_tensorwise"}, "has replaced them"),
+        ({"rope": "liger", "checkpointing": "selective"}, "rope=liger writes over queries and keys"),
         ({"compile": "model", "checkpointing": "full_offloaded"}, "torch.compile cannot trace"),
     ],
     ids=lambda value: "" if isinstance(value, dict) else value[:20],
 )
 def test_what_cannot_go_together_is_refused_in_words(fills: dict[str, str], words: str) -> None:
-    pytest.importorskip("bitsandbytes")
+    for package in ("bitsandbytes", "liger_kernel", "torchao"):
+        pytest.importorskip(package)
     with pytest.raises(Unsupported, match=words):
         step_of(training(fills=fills))
 

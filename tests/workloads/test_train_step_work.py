@@ -15,7 +15,9 @@ from bench.workloads.train_step import DIMS, WORKLOAD
 from bench.workloads.train_step._architectures import windows
 from bench.workloads.train_step._data import make_batch
 from bench.workloads.train_step._flops import attention_flops, block_weights, forward_flops, hardware_flops, model_flops
+from bench.workloads.train_step._model import make_model
 from bench.workloads.train_step._spec import DecoderShape
+from tests.catalogue.test_shapes import PUBLISHED
 from tests.workloads.training import step_of, training
 
 
@@ -64,6 +66,15 @@ def test_six_times_parameters_and_tokens_is_most_of_an_eight_billion_step() -> N
     tokens, parameters = 8192, block_weights(shape) + shape.vocab_size * shape.hidden_size
     attention = 3 * 4 * shape.layers * shape.heads * shape.head_dim * (8192 * 8193 // 2)
     assert model_flops(spec, windows(shape)) == 6 * parameters * tokens + attention
+
+
+@pytest.mark.parametrize("name", sorted(set(PUBLISHED) - {"gemma-2-9b"}))
+def test_the_model_that_is_made_has_as_many_parameters_as_the_published_one(name: str) -> None:
+    spec = dataclasses.replace(WORKLOAD.spec(training()), shape=shape_of(name))
+    model = make_model(spec, 0, torch.device("meta"), "bf16", "eager")
+    assert sum(weight.numel() for weight in model.parameters()) == PUBLISHED[name]
+    assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
+    assert (model.lm_head.weight is model.model.embed_tokens.weight) == spec.shape.tied_embeddings
 
 
 def test_windows_are_those_of_the_family() -> None:

@@ -1,0 +1,54 @@
+"""What of a decoder's activations is kept between forward and backward, and what is computed again.
+
+The slot's builder gets the step's spec and returns a change of the model. All go through transformers' own
+`gradient_checkpointing_enable`, which wraps each decoder layer in torch's non-reentrant checkpoint: that is what users switch on. The
+proof is that a checkpointed layer ran its forward twice.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from bench.workloads.train_step._change import Change, Evidence
+
+if TYPE_CHECKING:
+    from bench.workloads.train_step._spec import TrainStepSpec
+
+REQUIRES = ["transformers>=5.17"]
+"""Since when layers can be left out and inputs moved to the host; every decoder comes from there."""
+DTYPES = ["fp32", "tf32", "bf16", "fp16"]
+
+
+def checkpointed(every: int, context: Callable[[], Any] | None = None, *, offload: bool = False) -> Change:
+    """Checkpoints each `every`-th layer, the first among them; `context` makes the contexts of a selective checkpoint."""
+    options: dict[str, Any] = {"use_reentrant": False}
+    if context is not None:
+        options["context_fn"] = context
+
+    def enable(model: Any) -> Any:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options, every_n_layers=every, offload=offload)
+        return model
+
+    proof = functools.partial(runs_missed, again=lambda layer: layer % every == 0)
+    return Change(enable, proof, keeps_apart=context is not None)
+
+
+def runs_missed(evidence: Evidence, again: Callable[[int], bool]) -> str | None:
+    """Which layer did not run as often as it should: twice a micro-batch where `again` says so, else once."""
+    layers = evidence.model.model.layers
+    flags = [bool(layer.gradient_checkpointing) for layer in layers]
+    if flags != [again(index) for index in range(len(layers))]:
+        return f"{sum(flags)} of {len(flags)} layers are checkpointed"
+    for index, runs in enumerate(evidence.runs or ()):
+        wanted = evidence.accumulation * (2 if again(index) else 1)
+        if runs != wanted:
+            return f"layer {index} ran its forward {runs} times and not {wanted}"
+    return None
+
+
+def recomputed_share(spec: TrainStepSpec) -> float:
+    """The share of the layers' products that checkpointing computes again; for FLOPs of the hardware."""
+    name, layers = spec.filled_with("checkpointing"), spec.shape.layers
+    return {"full": 1.0, "full_offloaded": 1.0, "every_second": (layers + 1) // 2 / layers}.get(name, 0.0)

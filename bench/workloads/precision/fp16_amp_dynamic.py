@@ -1,0 +1,13 @@
+"""Autocast to fp16 over fp32 weights, the loss scaled by torch.amp.GradScaler, which finds the factor itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.declare import implementation
+from bench.workloads.precision import NUMERICS, Numerics
+
+
+@implementation(dtypes=["fp16"], passes=["step"])
+def fp16_amp_dynamic(spec: Any) -> Numerics:
+    return NUMERICS["fp16_amp_dynamic"]

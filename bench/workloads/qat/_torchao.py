@@ -1,0 +1,66 @@
+"""torchao's two steps of quantization-aware training over the linear layers of a decoder's blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bench.declare import Unsupported
+from bench.workloads.train_step._change import Change, Evidence
+
+if TYPE_CHECKING:
+    import torch
+
+REQUIRES = ["torchao>=0.18"]
+GROUP = 32
+"""Weights that share a scale in int4, along the input features."""
+
+
+def base_config(kind: str) -> Any:
+    """torchao's configuration of the format: `int8_dynamic` or `int4`."""
+    import torch
+    from torchao.quantization import Int8DynamicActivationIntxWeightConfig, IntxWeightOnlyConfig
+    from torchao.quantization.granularity import PerAxis, PerGroup
+
+    if kind == "int8_dynamic":
+        return Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int8, weight_granularity=PerAxis(0))
+    return IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(GROUP))  # type: ignore[attr-defined]
+
+
+def prepared(kind: str) -> Change:
+    """Puts fake quantization into every linear layer of the blocks. Raises Unsupported where a group does not fit."""
+    from torchao.quantization import quantize_
+    from torchao.quantization.qat import QATConfig
+
+    def prepare(model: Any) -> Any:
+        for module in model.model.layers.modules():
+            if kind == "int4" and _is_linear(module) and module.in_features % GROUP:
+                raise Unsupported(f"{module.in_features} input features are no multiple of the {GROUP} weights that share a scale")
+        quantize_(model.model.layers, QATConfig(base_config(kind), step="prepare"))
+        return model
+
+    return Change(prepare, _plain_left)
+
+
+def convert(model: Any, kind: str) -> Any:
+    """The quantized model of a prepared and trained one; in place."""
+    from torchao.quantization import quantize_
+    from torchao.quantization.qat import QATConfig
+
+    quantize_(model.model.layers, QATConfig(base_config(kind), step="convert"))
+    return model
+
+
+def fake_quantized(model: Any) -> int:
+    """How many linear layers of the blocks are prepared."""
+    return sum(type(module).__name__ == "FakeQuantizedLinear" for module in model.model.layers.modules())
+
+
+def _plain_left(evidence: Evidence) -> str | None:
+    plain = sum(_is_linear(module) for module in evidence.model.model.layers.modules())
+    return None if fake_quantized(evidence.model) and not plain else f"{plain} linear layers of the blocks are not prepared"
+
+
+def _is_linear(module: torch.nn.Module) -> bool:
+    import torch
+
+    return type(module) is torch.nn.Linear

@@ -1,0 +1,83 @@
+"""The families of decoders that a step can be made of: what their parts are called in transformers, and what is special about them.
+
+Whatever a family has that a slot does not know is either untouched by the slot, or refused in words here and in `_fill.py`: a model that
+computes something else would be worse than none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from bench.declare import Unsupported
+from bench.workloads.train_step._spec import DecoderShape
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A family, by the names in `transformers.models.<module>`."""
+
+    module: str
+    prefix: str
+    """What its classes begin with, such as `Llama` of LlamaRMSNorm."""
+    model: str
+    config: str
+    plain_norm: bool = True
+    """Whether its norm multiplies by the weight, as the slot rms_norm does, and not by 1 + weight."""
+    gated_by_silu: bool = True
+    """Whether its mlp is a SwiGLU with three projections, as the slot swiglu has it."""
+    other_mlp: str = ""
+    """What the mlp is otherwise."""
+
+
+def _family(module: str, prefix: str, **special: object) -> Architecture:
+    return Architecture(module, prefix, f"{prefix}ForCausalLM", f"{prefix}Config", **special)  # type: ignore[arg-type]
+
+
+ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
+    {
+        "llama": _family("llama", "Llama"),
+        "qwen2": _family("qwen2", "Qwen2"),
+        "qwen3": _family("qwen3", "Qwen3"),
+        "mistral": _family("mistral", "Mistral"),
+        "phi3": _family("phi3", "Phi3", gated_by_silu=False, other_mlp="one projection for gate and up together"),
+        "gemma3_text": Architecture(
+            "gemma3",
+            "Gemma3",
+            "Gemma3ForCausalLM",
+            "Gemma3TextConfig",
+            plain_norm=False,
+            gated_by_silu=False,
+            other_mlp="a GeGLU",
+        ),
+    }
+)
+"""transformers' `model_type` to the family."""
+
+REFUSED: Mapping[str, str] = MappingProxyType(
+    {
+        "gemma2": "its attention caps the logits (softcap), which no implementation of the slot attention computes",
+        "deepseek_v2": "it has latent attention and a mixture of experts, which the slots attention and swiglu do not describe",
+    }
+)
+"""Families that named shapes have and steps cannot be made of, with the reason."""
+
+GEMMA3_PERIOD = 6
+"""Every sixth layer of Gemma 3 sees everything, the others have a window."""
+
+
+def architecture_of(shape: DecoderShape) -> Architecture:
+    """The family of a shape. Raises Unsupported, in words, for one that no step can be made of."""
+    if shape.architecture in REFUSED:
+        raise Unsupported(f"no training step of {shape.architecture}: {REFUSED[shape.architecture]}")
+    if shape.architecture not in ARCHITECTURES:
+        raise Unsupported(f"no training step of {shape.architecture}; known: {', '.join(ARCHITECTURES)}")
+    return ARCHITECTURES[shape.architecture]
+
+
+def windows(shape: DecoderShape) -> tuple[int | None, ...]:
+    """The attention window of each layer; None where it sees everything before."""
+    if shape.architecture == "gemma3_text":
+        return tuple(None if (layer + 1) % GEMMA3_PERIOD == 0 else shape.sliding_window for layer in range(shape.layers))
+    return (shape.sliding_window,) * shape.layers

@@ -1,0 +1,114 @@
+"""Does it still learn the same? Fifty steps of a small model of the same family, beside the same steps in plain PyTorch.
+
+Three curves of the loss over the same data from the same weights: the subject's; that of plain PyTorch in the subject's own dtypes
+(`_plain.py`); that of plain PyTorch in fp32. The error is the mean distance of the first from the second, and may be
+
+    2 * (noise + dtype) + 1e-4 * first loss + tolerance * what was learned
+
+noise: the largest distance of the plain curve from itself when each weight starts up to an ulp off (two draws): how much the training
+amplifies a rounding. dtype: the distance of the plain curve from that in fp32, since different kernels round in different places and no
+rounding should cost more than all of them. A ten-thousandth, because in fp32 both are next to nothing, while kernels add in different
+orders. tolerance: the widest that an implementation declares, since an update that is off by that share changes what is learned by
+about it. In bf16 all this is some 0.002 to 0.03 nats, where attention without its causal mask is 0.07 to 0.09 off, and a learning
+rate 20 % too high 0.007 to 0.08 (0.08 where the family learns fast).
+
+The gap to fp32 at the end of the curve is a finding (`loss_gap`), no fault: losing accuracy may be the very thing to be shown.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bench.records import Check
+from bench.workloads.precision import Numerics
+from bench.workloads.train_step._data import make_batch
+from bench.workloads.train_step._plain import PlainStep
+from bench.workloads.train_step._spec import DecoderShape, TrainStepSpec
+from bench.workloads.train_step._step import TrainingStep
+
+if TYPE_CHECKING:
+    import torch
+
+STEPS = 50
+LAST = 10
+"""Steps at the end over which the gap to fp32 is taken."""
+SHAKES = (1, 2)
+FLOOR = 1e-4
+LEARNING_RATE = 1e-3
+SMALL_HIDDEN, SMALL_INTERMEDIATE, SMALL_LAYERS, SMALL_VOCAB = 64, 128, 2, 256
+SMALL_BATCH, SMALL_SEQ_LEN = 4, 32
+FEWEST_PER_TEXT = 8
+
+
+def small_spec(spec: TrainStepSpec) -> TrainStepSpec:
+    """The same family, head dimension, packing and fills, small enough to be trained in a second or so."""
+    shape = spec.shape
+    kv_heads = 1 if shape.kv_heads < shape.heads else 2
+    tied_width = shape.architecture in ("qwen2", "phi3")  # whose heads share out the hidden size
+    small: DecoderShape = dataclasses.replace(
+        shape,
+        hidden_size=2 * shape.head_dim if tied_width else SMALL_HIDDEN,
+        intermediate_size=SMALL_INTERMEDIATE,
+        layers=min(shape.layers, SMALL_LAYERS),
+        heads=2,
+        kv_heads=kv_heads,
+        vocab_size=min(shape.vocab_size, SMALL_VOCAB),
+        sliding_window=shape.sliding_window and min(shape.sliding_window, SMALL_SEQ_LEN // 2),
+    )
+    documents = spec.documents and min(spec.documents, SMALL_SEQ_LEN // FEWEST_PER_TEXT)
+    if documents is not None:
+        small = dataclasses.replace(small, sliding_window=shape.sliding_window and SMALL_SEQ_LEN)
+    return dataclasses.replace(
+        spec,
+        shape=small,
+        batch=min(spec.batch, SMALL_BATCH) if spec.packing == "padded" else SMALL_BATCH,
+        seq_len=SMALL_SEQ_LEN,
+        accumulation=min(spec.accumulation, 2),
+        documents=documents,
+        dropout=0.0,
+        lr=LEARNING_RATE,
+    )
+
+
+def compare_learning(step: TrainingStep, generator: torch.Generator) -> tuple[list[Check], float | None]:
+    """The checks, and the gap of the loss to fp32 over the last steps (nats; None where it is not finite)."""
+    spec = step.spec
+    device = step.update.learned[0].device
+    batches = [{name: tensor.to(device) for name, tensor in make_batch(spec, generator).items()} for _ in range(STEPS)]
+
+    def plain(numerics: Numerics, shaken: int | None = None) -> list[float]:
+        made = PlainStep(spec, numerics, step.implementations["adaptation"], step.algorithm, step.seed, device, shaken=shaken)
+        return [made(batch) for batch in batches]
+
+    losses = [float(step(batch)["loss"]) for batch in batches]
+    alike = plain(step.numerics)
+    noise = max(distance(plain(step.numerics, seed), alike) for seed in SHAKES)
+    in_fp32 = alike if step.numerics == FP32 else plain(FP32)
+    plain_error = noise + distance(alike, in_fp32)
+    error = distance(losses, alike)
+    limit = 2.0 * plain_error + FLOOR * in_fp32[0] + (step.tolerance or 0.0) * (max(in_fp32) - min(in_fp32))
+    gap = sum(losses[-LAST:]) / LAST - sum(in_fp32[-LAST:]) / LAST
+    return [_curve_check(losses, alike, error, plain_error, limit)], gap if math.isfinite(gap) else None
+
+
+FP32 = Numerics("fp32", "fp32")
+
+
+def distance(losses: Sequence[float], others: Sequence[float]) -> float:
+    """Mean absolute difference, step by step; NaN where one is."""
+    return sum(abs(loss - other) for loss, other in zip(losses, others, strict=True)) / len(losses)
+
+
+def _curve_check(losses: Sequence[float], alike: Sequence[float], error: float, plain_error: float, limit: float) -> Check:
+    lost = next((index for index, loss in enumerate(losses, start=1) if not math.isfinite(loss)), None)
+    if lost is not None:
+        plain_too = next((index for index, loss in enumerate(alike, start=1) if not math.isfinite(loss)), None)
+        also = f"; plain PyTorch in the same dtypes loses it at step {plain_too}" if plain_too else ""
+        return Check("loss_curve", "small", None, None, None, False, f"the loss is not finite from step {lost} on{also}")
+    if not math.isfinite(limit):
+        return Check("loss_curve", "small", None, None, None, False, "plain PyTorch in the same dtypes does not stay finite")
+    detail = f"mean distance of {len(losses)} losses, from {losses[0]:.3f} to {losses[-1]:.3f} nats; plain PyTorch: {alike[-1]:.3f}"
+    return Check("loss_curve", "small", error, plain_error, limit, error <= limit, detail)

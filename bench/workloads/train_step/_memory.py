@@ -1,0 +1,75 @@
+"""What a step keeps: between two steps (weights, states), and between forward and backward (activations)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from bench.workloads.linear._held import held_bytes
+from bench.workloads.optimizer._states import state_bytes
+from bench.workloads.train_step._change import kept_apart
+from bench.workloads.train_step._step import TrainingStep, unheard
+
+if TYPE_CHECKING:
+    import torch
+
+
+def holdings(step: TrainingStep) -> dict[str, list[torch.Tensor]]:
+    """The tensors that a step leaves behind, by cause."""
+    weights = [*step.model.parameters(), *step.model.buffers()]
+    learned = (*step.update.learned, *step.update.masters)
+    return {
+        "parameters": [*weights, *(tensor for weight in weights for tensor in _scales(weight))],
+        "gradients": [weight.grad for weight in learned if weight.grad is not None],
+        "optimizer_states": [*step.update.masters, *_tensors(step.update.optimizer.state)],
+    }
+
+
+def _scales(weight: Any) -> Iterator[torch.Tensor]:
+    """What a quantized weight of bitsandbytes carries beside its numbers."""
+    state = getattr(weight, "quant_state", None)
+    for owner in (weight, state, getattr(state, "state2", None)):
+        yield from _tensors([getattr(owner, name, None) for name in ("SCB", "absmax", "code", "offset")])
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    import torch
+
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _tensors(part)
+
+
+def memory_findings(step: TrainingStep) -> dict[str, float]:
+    """weight_bytes of the whole model; state_bytes and state_host_bytes; saved_bytes of one micro-batch, where hooks see it."""
+    states, on_host = state_bytes(step.update.optimizer)
+    return {
+        "weight_bytes": float(held_bytes(step.model)),
+        "state_bytes": float(states),
+        "state_host_bytes": float(on_host),
+        **({"saved_bytes": float(saved_bytes(step))} if not kept_apart(step.changes) else {}),
+    }
+
+
+def saved_bytes(step: TrainingStep) -> int:
+    """Bytes that autograd keeps after the forward of one micro-batch, weights excluded; storages count once and whole."""
+    import torch
+
+    own = {weight.untyped_storage().data_ptr() for weight in step.model.parameters()}
+    kept: dict[int, int] = {}
+
+    def pack(tensor: torch.Tensor) -> Any:
+        storage = tensor.untyped_storage()
+        if storage.nbytes() and storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor.detach()  # the tensor itself may be the node's own output: a cycle that is never freed
+
+    with step.running(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = step.micro_loss(next(iter(step.micro_batches(step.inputs))), unheard)
+        total = sum(kept.values())
+    del loss
+    return total

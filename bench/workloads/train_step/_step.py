@@ -1,0 +1,131 @@
+"""One training step: gradients cleared, forward and backward of each micro-batch, update.
+
+The loss of a step is the mean over all its labels. Each micro-batch gives the mean over its own, so it weighs as many labels as it has;
+all have the same number here, and accumulation gives what one large batch would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from bench.declare import Implementation, torch_dtype
+from bench.workloads.precision import Numerics
+from bench.workloads.train_step._spec import TrainStepSpec
+from bench.workloads.train_step._update import Update
+
+if TYPE_CHECKING:
+    import torch
+
+
+def unheard(phase: str) -> None:
+    """Who is not interested in phases."""
+
+
+class TrainingStep:
+    """A filled decoder with its loss and its optimizer; a call is a step, which changes the weights and returns `{"loss": ...}`."""
+
+    def __init__(
+        self,
+        spec: TrainStepSpec,
+        numerics: Numerics,
+        implementations: Mapping[str, Implementation],
+        model: Any,
+        loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+        update: Update,
+        *,
+        changes: Mapping[str, Any],
+        algorithm: str,
+        tolerance: float | None,
+        seed: int,
+        modeling: ModuleType,
+        rotation: Callable[..., Any] | None,
+    ) -> None:
+        self.spec = spec
+        self.numerics = numerics
+        self.implementations = implementations
+        self.model = model
+        self.update = update
+        self.changes = changes
+        """What the builders of the slots that change the model returned."""
+        self.algorithm = algorithm
+        """Of the optimizer, by the name of its reference."""
+        self.tolerance = tolerance
+        """The widest that an implementation or the optimizer declares; None where all must compute what plain PyTorch computes."""
+        self.seed = seed
+        self._loss = loss
+        self._modeling = modeling
+        self._rotation = rotation
+        self.inputs: Mapping[str, torch.Tensor] = {}
+        """Those of the last call."""
+
+    def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return self.phased(inputs, unheard)
+
+    def prepare(self, calls: int) -> None:
+        """Lets go of the gradients of the step before, so that a step's peak holds its own."""
+        self.update.clear_gradients()
+
+    def phased(self, inputs: Mapping[str, torch.Tensor], begin: Callable[[str], None]) -> dict[str, torch.Tensor]:
+        """The same; `begin` is told `forward`, `loss`, `backward` (each once a micro-batch) and `optimizer` when they begin."""
+        with self.running():
+            losses = self.differentiate(inputs, begin)
+            begin("optimizer")
+            self.update.step()
+        return {"loss": losses}
+
+    def differentiate(self, inputs: Mapping[str, torch.Tensor], begin: Callable[[str], None]) -> torch.Tensor:
+        """Leaves the (scaled) gradients in the weights, and returns the step's loss. Only within `running`."""
+        self.inputs = inputs
+        self.update.clear_gradients()
+        losses = []
+        for micro_batch in self.micro_batches(inputs):
+            begin("forward")
+            loss = self.micro_loss(micro_batch, begin) / self.spec.accumulation
+            begin("backward")
+            self.update.scaled(loss * self.spec.loss_weight).backward()
+            losses.append(loss.detach())
+        return sum(losses[1:], losses[0])
+
+    def micro_loss(self, micro_batch: Mapping[str, torch.Tensor], begin: Callable[[str], None]) -> torch.Tensor:
+        """Mean over the labels of one micro-batch; differentiable. Only within `running`."""
+        import torch
+
+        device = micro_batch["input_ids"].device.type
+        cast = torch.autocast(device, torch_dtype(self.numerics.compute)) if self.numerics.autocast else contextlib.nullcontext()
+        with cast:
+            hidden = self.model.model(
+                input_ids=micro_batch["input_ids"], position_ids=micro_batch["position_ids"], use_cache=False
+            ).last_hidden_state
+        begin("loss")
+        return self._loss(hidden, micro_batch["labels"])
+
+    def micro_batches(self, inputs: Mapping[str, torch.Tensor]) -> Iterator[dict[str, torch.Tensor]]:
+        """Views of the step's inputs; positions are the same for all."""
+        for index in range(self.spec.accumulation):
+            rows = slice(index * self.spec.batch, (index + 1) * self.spec.batch)
+            yield {
+                "input_ids": inputs["input_ids"][rows],
+                "labels": inputs["labels"][rows],
+                "position_ids": inputs["position_ids"],
+            }
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """With gradients, and with the slot's rotation in the place of the modeling module's.
+
+        Other models of the same family may live in this process, so it is put back. The backward is within too: checkpointed layers run
+        their forward again there.
+        """
+        import torch
+
+        own = self._modeling.apply_rotary_pos_emb
+        if self._rotation is not None:
+            self._modeling.apply_rotary_pos_emb = self._rotation  # type: ignore[attr-defined]
+        try:
+            with torch.enable_grad():
+                yield
+        finally:
+            self._modeling.apply_rotary_pos_emb = own  # type: ignore[attr-defined]

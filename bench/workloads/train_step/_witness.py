@@ -1,0 +1,144 @@
+"""Watches one step and says, slot by slot, whether what fills it was at work.
+
+Kernel patterns say which kernel ran; they cannot say that it ran in every layer, and much of a step has no kernel of its own. So forwards
+are counted and weights looked at, in a step of its own after the timing, whose gradients are thrown away. Where layers are compiled no
+Python of ours is called within them: what stands in the model then counts as what was traced.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from bench.records import Proof
+from bench.workloads.train_step._change import Change, Evidence
+from bench.workloads.train_step._step import TrainingStep, unheard
+
+if TYPE_CHECKING:
+    import torch
+
+
+def proofs(step: TrainingStep) -> dict[str, Proof]:
+    """A proof for every slot whose state can be judged; a change that brings no proof of its own is none of them."""
+    counts: Counter[str] = Counter()
+    compiled = step.implementations["compile"].name != "none"
+    handles = [] if compiled else _count(step.model, counts)
+    try:
+        with step.running():
+            step.differentiate(step.inputs, unheard)
+            computed_in = _product_dtype(step)
+    finally:
+        for handle in handles:
+            handle.remove()
+    evidence = _evidence(step, counts, compiled)
+    step.update.clear_gradients()
+    found = {slot: _judged(change.proof(evidence)) for slot, change in step.changes.items() if isinstance(change, Change)}
+    found["precision"] = _judged(_numerics_missing(step, computed_in))
+    found["optimizer"] = _judged(_states_missing(step))
+    if not compiled:
+        found["attention"] = _judged(_uncalled(step, counts, "attention", step.spec.shape.layers))
+        found["linear"] = _judged(_linears_uncalled(step, counts))
+    return found
+
+
+def _judged(missing: str | None) -> Proof:
+    return Proof("proved", (), "by its state") if missing is None else Proof("disproved", (), missing)
+
+
+def _count(model: Any, counts: Counter[str]) -> list[Any]:
+    """Counts forwards of each layer's parts, by `<part>.<layer>` and for linear layers `linear.<layer>.<name>`.
+
+    They count when they begin: one that is run again ends as soon as the backward has what it needs.
+    """
+    handles = []
+
+    def counting(key: str) -> Any:
+        def count(*_: Any) -> None:
+            counts[key] += 1
+
+        return count
+
+    for index, layer in enumerate(model.model.layers):
+        handles.append(layer.self_attn.register_forward_pre_hook(counting(f"attention.{index}")))
+        for name, module in _linears(layer):
+            handles.append(module.register_forward_pre_hook(counting(f"linear.{index}.{name}")))
+    return handles
+
+
+def _linears(layer: Any) -> list[tuple[str, Any]]:
+    """The linear layers of whichever library, and not what only wraps one; those within a part that is compiled are traced, not called."""
+    traced = {id(inner) for part in layer.modules() if part._compiled_call_impl is not None for inner in part.modules()}
+    return [
+        (name, module)
+        for name, module in layer.named_modules()
+        if hasattr(module, "in_features")
+        and hasattr(module, "out_features")
+        and id(module) not in traced
+        and not any(True for _ in module.children())
+    ]
+
+
+def _evidence(step: TrainingStep, counts: Counter[str], compiled: bool) -> Evidence:
+    import torch
+
+    named = list(step.model.named_parameters())
+    return Evidence(
+        model=step.model,
+        accumulation=step.spec.accumulation,
+        runs=None if compiled else tuple(counts[f"attention.{index}"] for index in range(step.spec.shape.layers)),
+        learned=tuple(name for name, weight in named if weight.grad is not None),
+        frozen=tuple(name for name, weight in named if weight.grad is None),
+        compiled_frames=int(torch._dynamo.utils.counters["frames"]["ok"]) if compiled else 0,
+    )
+
+
+def _product_dtype(step: TrainingStep) -> torch.dtype:
+    """In which a product of two weights comes out where the step computes."""
+    import contextlib
+
+    import torch
+
+    from bench.declare import torch_dtype
+
+    numerics, weight = step.numerics, step.model.lm_head.weight.detach()[:1]
+    cast = torch.autocast(weight.device.type, torch_dtype(numerics.compute)) if numerics.autocast else contextlib.nullcontext()
+    with cast:
+        return (weight @ weight.t()).dtype
+
+
+def _numerics_missing(step: TrainingStep, computed_in: torch.dtype) -> str | None:
+    from bench.declare import torch_dtype
+
+    numerics, update = step.numerics, step.update
+    if computed_in != torch_dtype(numerics.compute):
+        return f"products come out in {computed_in}"
+    head = step.model.lm_head.weight.dtype
+    if head != torch_dtype(numerics.weights):
+        return f"weights are {head}"
+    if numerics.master is not None and {master.dtype for master in update.masters} != {torch_dtype(numerics.master)}:
+        return f"no {numerics.master} copy of the weights"
+    if (numerics.scaling == "dynamic") != (update.scaler is not None and update.scaler.is_enabled()):
+        return "losses are not scaled as said"
+    return None
+
+
+def _states_missing(step: TrainingStep) -> str | None:
+    """An optimizer of tensors without a state has never stepped over them. SGD without momentum would have none."""
+    update = step.update
+    updated = update.masters or update.learned
+    held = {id(weight) for group in update.optimizer.param_groups for weight in group["params"]}
+    outside = sum(id(weight) not in held for weight in updated)
+    return f"{outside} of {len(updated)} tensors that learn are not with the optimizer" if outside else None
+
+
+def _uncalled(step: TrainingStep, counts: Counter[str], part: str, layers: int) -> str | None:
+    silent = [index for index in range(layers) if counts[f"{part}.{index}"] < step.spec.accumulation]
+    return f"{part} of layer {silent[0]} was not called" if silent else None
+
+
+def _linears_uncalled(step: TrainingStep, counts: Counter[str]) -> str | None:
+    for index, layer in enumerate(step.model.model.layers):
+        for name, _ in _linears(layer):
+            if not counts[f"linear.{index}.{name}"]:
+                return f"the linear layer {name} of layer {index} was passed by"
+    return None
