@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
-from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING
 
 import click
 
+from bench.cli.db_exchange import export, import_, merge, publish
 from bench.cli.options import database_option, database_words, json_option
 from bench.cli.terminal import note, say, say_json
 from bench.plaintext import plain
 
-CONFLICTS_SHOWN = 20
+if TYPE_CHECKING:
+    from bench.store import Store
 
 
 @click.group()
 def db() -> None:
-    """Check, upgrade, export, publish and import the results database."""
+    """Check, upgrade, export, publish, import, merge and thin out the results database."""
+
+
+for _command in (export, publish, import_, merge):
+    db.add_command(_command)
 
 
 @db.command()
@@ -35,19 +39,21 @@ def check(database: str, as_json: bool) -> int:
 
     with Store.open(database, create=False, read_only=True) as store:
         findings = store.check(running=False)
-        cut_off = [run for run in store.runs() if run.state is RunState.RUNNING and not run_is_alive(run.id)]
+        runs = store.runs()
+        cut_off = [run for run in runs if run.state is RunState.RUNNING and not run_is_alive(run.id)]
+        results = store.count_results()
     findings += [
         f"run {run.id} (started {run.started_at}) is marked running, and no process of this host works on it: "
         f"unless another machine measures it, finish it with `bench run --resume {run.id}{database_words()}`"
         for run in cut_off
     ]
     if as_json:
-        say_json({"database": str(_shown(database)), "findings": findings})
+        say_json({"database": _shown(database), "runs": len(runs), "results": results, "findings": findings})
     elif findings:
         for finding in findings:
             say(plain(finding))
     else:
-        say(f"{_shown(database)} is sound")
+        say(f"{_shown(database)} is sound: {len(runs)} runs with {results} results")
     return 2 if findings else 0
 
 
@@ -70,87 +76,123 @@ def upgrade(database: str) -> int:
 
 
 @db.command()
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File to write (.gz: compressed); standard output by default.",
-)
+@click.argument("what", metavar="RUN|RESULT")
+@click.option("--reason", required=True, metavar="TEXT", help="Why; it stands beside the row for ever.")
 @database_option
-def export(runs: tuple[str, ...], output: Path | None, database: str) -> int:
-    """Write runs and their results as JSON Lines with a manifest. All runs unless some are named."""
+@json_option
+def exclude(what: str, reason: str, database: str, as_json: bool) -> int:
+    """Keep a result, or all results of a run, out of what is judged and shown. Nothing is deleted, and the first reason stays."""
+    from bench.machine import scrub
     from bench.store import Store
 
-    with Store.open(database, create=False, read_only=True) as store:
-        chosen = [store.find_run(text).id for text in runs] or None
-        out: BinaryIO | Path = sys.stdout.buffer if output is None else output
-        store.export_jsonl(out, chosen)
-    if output is not None:
-        note(f"wrote {output}")
+    reason = scrub(reason.strip())
+    if not reason:
+        raise click.BadParameter("an exclusion needs a reason", param_hint="--reason")
+    with Store.open(database, create=False) as store:
+        run_id, result_id = _run_or_result(store, what)
+        rows = store.results([run_id], include_excluded=True)
+        standing = [row for row in rows if row.excluded_reason and result_id in (None, row.id)]
+        if result_id is None:
+            count = store.exclude_run(run_id, reason)
+        else:
+            store.exclude(result_id, reason)
+            count = 1 - len(standing)
+    if as_json:
+        say_json({"excluded": count, "already": {row.id: row.excluded_reason for row in standing}})
+        return 0
+    say(f"{count} rows are excluded now: {plain(reason)}")
+    if standing:
+        say(f"{len(standing)} were excluded before, and that reason stays: {plain(standing[0].excluded_reason or '')}")
     return 0
 
 
 @db.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option(
-    "-o",
-    "--output",
-    default="results/published",
-    show_default=True,
-    metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="The folder of published results.",
-)
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option("--reason", metavar="TEXT", help="Why these runs are kept whole.")
+@click.option("--remove", is_flag=True, help="Take the pins of these runs away instead.")
 @database_option
-def publish(runs: tuple[str, ...], output: Path, database: str) -> int:
-    """Write runs as files to be committed: DIR/<device>/<suite>.jsonl.gz and <suite>.summary.json.
+@json_option
+def pin(runs: tuple[str, ...], reason: str | None, remove: bool, database: str, as_json: bool) -> int:
+    """Keep runs whole whatever their age, so that `bench db gc` takes nothing of them. Without a run: show what is pinned.
 
-    Runs of one suite on one model of device share their files, which replace what was there. All files of DIR together may take 3 MiB;
-    more is refused, and nothing written. `bench db import` reads them.
+    `bench db publish` pins what it publishes.
     """
+    from bench.machine import scrub
     from bench.store import Store
-    from bench.store import publish as write
 
-    with Store.open(database, create=False, read_only=True) as store:
-        chosen = list({run.id: run for run in (store.find_run(text) for text in runs)}.values())
-        published = write(store, chosen, output)
-    for path in published.files:
-        say(plain(str(path)))
-    note(f"published files take {published.total_bytes / 2**20:.2f} MiB of 3 MiB")
+    if runs and remove == bool(reason):
+        raise click.UsageError("give either --reason TEXT or --remove")
+    with Store.open(database, create=False, read_only=not runs) as store:
+        for run_id in dict.fromkeys(store.find_run(text).id for text in runs):
+            if remove:
+                store.unpin(run_id)
+            else:
+                store.pin(run_id, scrub(reason or ""))
+        pins = store.pins()
+    if as_json:
+        say_json([dataclasses.asdict(one) for one in pins])
+        return 0
+    for one in pins:
+        say(plain(f"{one.run_id}  {one.pinned_at}  {one.reason}"))
+    if not pins:
+        say("no run is pinned")
     return 0
 
 
-@db.command(name="import")
-@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE...")
+_days = click.FloatRange(min=0, max=100_000)
+
+
+@db.command()
+@click.option(
+    "--samples-days", type=_days, default=90.0, show_default=True, metavar="N", help="Days for which raw samples are kept."
+)
+@click.option(
+    "--logs-days", type=_days, default=90.0, show_default=True, metavar="N", help="Days for which logs of trials are kept."
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @database_option
 @json_option
-def import_(files: tuple[Path, ...], database: str, as_json: bool) -> int:
-    """Add what `bench db export` wrote. What is there already is left alone; a conflict is reported and kept out.
+def gc(samples_days: float, logs_days: float, dry_run: bool, database: str, as_json: bool) -> int:
+    """Drop raw samples and logs of runs that started long ago. Rows, statuses, checks, medians and reasons stay for ever.
 
-    Exit code 0: all is there now; 2: a file was refused or something conflicts.
+    What is lost: of each metric of a trial n, median, mean, 5 % and 95 % stay; its histogram and its order in time do not. Judgements
+    and reports rest on medians of trials, so none of them changes. Left whole are pinned runs (published ones too), runs in progress, and
+    imported runs whose date the source did not tell. Sizes are in MiB (2^20 bytes).
     """
-    from bench.store import Store
+    from bench.store import Retention, Store
 
-    told = []
-    with Store.open(database) as store:
-        for notice in store.notices:
-            note(notice)
-        for file in files:
-            report = store.import_jsonl(file)
-            told.append({"file": str(file), **dataclasses.asdict(report)})
-            if not as_json:
-                say(
-                    f"{plain(str(file))}: {report.runs_new} runs and {report.results_new} results are new, "
-                    f"{report.runs_same} and {report.results_same} were there, {len(report.conflicts)} in conflict"
-                )
-                for conflict in report.conflicts[:CONFLICTS_SHOWN]:
-                    note(f"kept out: {conflict}")
-                if len(report.conflicts) > CONFLICTS_SHOWN:
-                    note(f"and {len(report.conflicts) - CONFLICTS_SHOWN} more")
+    with Store.open(database, create=False, read_only=dry_run) as store:
+        done = store.collect(Retention(samples_days, logs_days), dry_run=dry_run)
+    for notice in done.notices:
+        note(notice)
     if as_json:
-        say_json(told)
-    return 2 if any(entry["conflicts"] for entry in told) else 0
+        say_json({"dry_run": dry_run, **dataclasses.asdict(done)})
+        return 0
+    say(
+        f"{'would drop' if dry_run else 'dropped'} the samples of {done.samples} measurements ({_mib(done.sample_bytes)}) and "
+        f"{done.logs} logs ({_mib(done.log_bytes)}) of {done.results} results; {done.pinned_runs} old runs are pinned and stay whole"
+    )
+    after = "" if done.size_after is None else f", now {_mib(done.size_after)}"
+    say(f"the database took {_mib(done.size_before)}{after}")
+    return 0
+
+
+def _mib(count: int) -> str:
+    return f"{count / 2**20:.1f} MiB"
+
+
+def _run_or_result(store: Store, text: str) -> tuple[str, str | None]:
+    """The run's id, and the result's where one was named. Raises SelectionError."""
+    from bench.errors import SelectionError
+
+    try:
+        return store.find_run(text).id, None
+    except SelectionError as no_run:
+        try:
+            found = store.find_result(text)
+        except SelectionError as no_result:
+            raise SelectionError(f"{no_run}; {no_result}") from no_result
+        return found.run_id, found.id
 
 
 def _shown(database: str) -> str:

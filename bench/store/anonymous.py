@@ -44,6 +44,8 @@ def anonymous_run(run: Run) -> Run:
     shown["options"] = {key: value for key, value in shown["options"].items() if key not in ("suite_folder", "label")}
     if "plugins" in shown["options"]:
         shown["options"]["plugins"] = _last_parts(data["options"]["plugins"], text)
+    if isinstance(folder := data["options"].get("weights"), str):
+        shown["options"]["weights"] = _last_part(folder)
     for owner, key in ((shown, "suite_file"), (shown["options"], "suite_file")):
         if isinstance(file := owner.get(key), str):
             owner[key] = path_name(file)

@@ -20,6 +20,7 @@ from bench.store.models import (
     ResultRow,
     RunRow,
     SampleRow,
+    ThinnedRow,
 )
 
 
@@ -78,11 +79,12 @@ def _results(connection: Connection) -> Iterator[str]:
 def _samples(connection: Connection) -> Iterator[str]:
     m, s = MeasurementRow, SampleRow
     same = (s.result_id == m.result_id) & (s.metric == m.metric) & (s.scope == m.scope)
-    columns = (m.result_id, m.metric, m.scope, m.n, m.median, s.encoding, s.data)
+    t = ThinnedRow
+    columns = (m.result_id, m.metric, m.scope, m.n, m.median, s.encoding, s.data, t.samples_at)
     stray = connection.execute(select(func.count()).select_from(s).where(~exists(select(m.result_id).where(same)))).scalar_one()
     if stray:
         yield f"{stray} rows of sample belong to no measurement"
-    statement = select(*columns).select_from(m).outerjoin(s, same).order_by(m.result_id)
+    statement = select(*columns).select_from(m).outerjoin(s, same).outerjoin(t, t.result_id == m.result_id).order_by(m.result_id)
     for row in _streamed(connection, statement):
         where = f"result {row.result_id}, {row.metric} ({row.scope})"
         if row.n == 1:
@@ -90,7 +92,10 @@ def _samples(connection: Connection) -> Iterator[str]:
                 yield f"{where}: the only sample is missing"
             continue
         if row.data is None:
-            yield f"{where}: its {row.n} samples are missing"
+            if row.samples_at is None:
+                yield f"{where}: its {row.n} samples are missing"
+            elif row.median is None:
+                yield f"{where}: its {row.n} samples were dropped, and there is no median"
             continue
         try:
             samples = rows.unpack_samples(row.encoding, row.data)

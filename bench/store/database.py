@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,16 +13,20 @@ from sqlalchemy import ColumnElement, Connection
 from sqlalchemy.exc import IntegrityError
 
 from bench.errors import SelectionError, StoreError
-from bench.records import Result, Run, RunState, TrialKey
-from bench.store import queries, schema, writes
+from bench.records import Result, Run, RunState, TrialKey, utc_now
+from bench.store import judgements, queries, schema, writes
 from bench.store.engine import BUSY_TIMEOUT_S, Engines, connect
 from bench.store.failures import told
+from bench.store.judgements import Acceptance, Baseline
 from bench.store.location import Location, locate
 from bench.store.models import ResultRow, RunRow
-from bench.store.queries import Done
+from bench.store.queries import Done, Pin
 
 if TYPE_CHECKING:
-    from bench.store.exchange import ExportReport, ImportReport
+    from bench.store.exchange import ExportReport
+    from bench.store.intake import ImportReport
+    from bench.store.pytest_json import PytestReport
+    from bench.store.retention import Collected, Retention
 
 
 class Store:
@@ -79,16 +84,18 @@ class Store:
 
     def add_run(self, run: Run) -> None:
         """Raises ValueError where the id is taken."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             writes.insert_run(connection, run)
 
-    def finish_run(self, run_id: str, state: RunState, finished_at: str | None) -> None:
+    def finish_run(self, run_id: str, state: RunState, finished_at: str | None, planned_trials: int | None = None) -> None:
         """Sets how far a run came. `finished_at` is UTC in ISO 8601, None when a run is taken up again.
+
+        `planned_trials`: how many trials it has turned out to need, where something is searched.
 
         Raises SelectionError for an unknown run.
         """
-        with self._writing() as connection:
-            if not writes.finish_run(connection, run_id, state, finished_at):
+        with self.writing() as connection:
+            if not writes.finish_run(connection, run_id, state, finished_at, planned_trials):
                 raise SelectionError(f"no run {run_id}")
 
     def add_result(self, result: Result) -> bool:
@@ -100,14 +107,14 @@ class Store:
         """
         case_key = result.case.key
         try:
-            with self._writing() as connection:
+            with self.writing() as connection:
                 if writes.taken(connection, result, case_key):
                     return False
                 _require_runs(connection, {result.run_id})
                 added = writes.insert_results(connection, [result], self._known)
         except IntegrityError:
             # On a server another process may have stored this very trial since we looked.
-            with self._reading() as connection:
+            with self.reading() as connection:
                 if writes.taken(connection, result, case_key):
                     return False
             raise
@@ -142,45 +149,106 @@ class Store:
         """
         if not reason:
             raise ValueError("an exclusion needs a reason")
-        with self._writing() as connection:
+        with self.writing() as connection:
             if not writes.exclude(connection, result_id, reason):
                 raise SelectionError(f"no result {result_id}")
+
+    def exclude_run(self, run_id: str, reason: str) -> int:
+        """Excludes every result of a run that is not excluded yet, and returns how many those were.
+
+        Raises SelectionError for an unknown run.
+        """
+        if not reason:
+            raise ValueError("an exclusion needs a reason")
+        with self.writing() as connection:
+            if not queries.known_runs(connection, [run_id]):
+                raise SelectionError(f"no run {run_id}")
+            return writes.exclude_run(connection, run_id, reason)
+
+    def pin(self, run_id: str, reason: str) -> None:
+        """Keeps a run whole whatever its age: `collect` takes nothing of it. Raises SelectionError for an unknown run."""
+        with self.writing() as connection:
+            if not queries.known_runs(connection, [run_id]):
+                raise SelectionError(f"no run {run_id}")
+            writes.pin(connection, Pin(run_id, reason, utc_now("seconds")))
+
+    def unpin(self, run_id: str, reason: str | None = None) -> int:
+        """Takes the pin of a run for this reason away, or all of them, and returns how many there were."""
+        with self.writing() as connection:
+            return writes.unpin(connection, run_id, reason)
+
+    def set_baseline(self, baseline: Baseline) -> None:
+        """Lets a name mean a run from now on, or nothing. Raises SelectionError for an unknown run."""
+        with self.writing() as connection:
+            if baseline.run_id is not None and not queries.known_runs(connection, [baseline.run_id]):
+                raise SelectionError(f"no run {baseline.run_id}")
+            judgements.add_baseline(connection, baseline)
+
+    def accept(self, accepted: Sequence[Acceptance]) -> None:
+        """Stores what somebody accepts, all or none."""
+        with self.writing() as connection:
+            judgements.add_acceptances(connection, accepted)
 
     # --- reading -----------------------------------------------------------------------------------------------------------------
 
     def find_run(self, text: str) -> Run:
         """The run with this full id, unique prefix of an id, or label; or the `latest`. Raises SelectionError for none or several."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return queries.find_run(connection, text)
 
     def runs(self, *, suite: str | None = None) -> list[Run]:
         """Runs, newest first."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return queries.load_runs(connection, None if suite is None else RunRow.suite == suite)
 
     def find_result(self, text: str) -> Result:
         """The result with this full id or unique prefix, excluded or not. Raises SelectionError for none or several."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             result_id = queries.find_result_id(connection, text)
             return queries.load_results(connection, self._shared, ResultRow.id == result_id)[0]
 
-    def results(self, run_ids: Sequence[str], *, include_excluded: bool = False) -> list[Result]:
-        """Results of some runs, run by run as given, in the order in which their trials were planned."""
+    def results(
+        self, run_ids: Sequence[str], *, include_excluded: bool = False, metrics: Sequence[str] | None = None
+    ) -> list[Result]:
+        """Results of some runs, run by run as given, in the order in which their trials were planned.
+
+        With `metrics` each holds only those measurements, and neither checks nor logs: for reading, never for storing.
+        """
         wanted = list(dict.fromkeys(run_ids))
         found: list[Result] = []
-        with self._reading() as connection:
+        with self.reading() as connection:
             for chunk in queries.chunks(wanted):
                 condition: ColumnElement[bool] = ResultRow.run_id.in_(chunk)
                 if not include_excluded:
                     condition &= ResultRow.excluded_reason.is_(None)
-                found += queries.load_results(connection, self._shared, condition)
+                found += queries.load_results(connection, self._shared, condition, metrics)
         place = {run_id: number for number, run_id in enumerate(wanted)}
         return sorted(found, key=lambda result: place[result.run_id])
 
+    def count_results(self) -> int:
+        """How many results there are, excluded ones too."""
+        with self.reading() as connection:
+            return queries.count_results(connection)
+
     def done(self, run_id: str) -> dict[TrialKey, Done]:
         """The trials of a run that have a row, by (case key, arm, index, attempt); excluded ones too."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return queries.load_done(connection, run_id)
+
+    def pins(self) -> list[Pin]:
+        """Runs that `collect` leaves whole, and why."""
+        with self.reading() as connection:
+            return queries.load_pins(connection)
+
+    def baselines(self) -> list[Baseline]:
+        """The names that mean a run, by name."""
+        with self.reading() as connection:
+            return judgements.baselines(connection)
+
+    def acceptances(self) -> list[Acceptance]:
+        """What was accepted, past its end too, oldest first."""
+        with self.reading() as connection:
+            return judgements.acceptances(connection)
 
     # --- exchange and check ------------------------------------------------------------------------------------------------------
 
@@ -190,11 +258,32 @@ class Store:
 
         return export_jsonl(self, out, run_ids)
 
-    def import_jsonl(self, path: Path) -> ImportReport:
-        """Reads what `export_jsonl` wrote, all or nothing; a second time adds nothing. Raises StoreError naming the line."""
-        from bench.store.exchange import import_jsonl
+    def export_pytest_benchmark(self, out: BinaryIO | Path, run_id: str) -> PytestReport:
+        """Writes the times of a run as pytest-benchmark's JSON; see bench.store.pytest_json."""
+        from bench.store.pytest_json import export_pytest_benchmark
 
-        return import_jsonl(self, path)
+        return export_pytest_benchmark(self, out, run_id)
+
+    def import_file(self, path: Path, format_: str | None = None) -> ImportReport:
+        """Reads what `export_jsonl` or another tool wrote, all or nothing; a second time adds nothing. See bench.store.importers.
+
+        Raises StoreError naming file and line.
+        """
+        from bench.store.importers import import_file
+
+        return import_file(self, path, format_)
+
+    def merge(self, other: Store) -> ImportReport:
+        """Takes in what `other` has, all or nothing; see bench.store.merge."""
+        from bench.store.merge import merge
+
+        return merge(self, other)
+
+    def collect(self, retention: Retention, *, now: str | None = None, dry_run: bool = False) -> Collected:
+        """Drops samples and logs that are older than `retention` says; see bench.store.retention. `now` is UTC in ISO 8601."""
+        from bench.store.retention import collect
+
+        return collect(self, retention, now=now or utc_now("seconds"), dry_run=dry_run)
 
     def check(self, *, running: bool = True) -> list[str]:
         """What is wrong with the database, a sentence each; [] where it is sound. Reads every row.
@@ -203,27 +292,44 @@ class Store:
         """
         from bench.store.check import check
 
-        with self._reading() as connection:
+        with self.reading() as connection:
             return check(connection, self.location.shown, running=running)
 
     @contextmanager
     def ingesting(self) -> Iterator[Connection]:
         """One transaction for many rows, with other writers kept out until it ends."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             writes.lock_for_ingest(connection)
             yield connection
 
     # --- transactions ------------------------------------------------------------------------------------------------------------
 
+    def compact(self) -> tuple[str, ...]:
+        """Gives free space back to the file system; returns notices where that must wait."""
+        if self.location.path is None:
+            return ("the server's autovacuum makes the space free for new rows; VACUUM FULL would give it back to the disk",)
+        connection = self._engines.writer.raw_connection()
+        try:
+            cursor = connection.cursor()
+            cursor.execute("VACUUM")
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.OperationalError as error:
+            return (f"the file keeps its size for now ({error}): the free space is used for new rows",)
+        finally:
+            connection.close()
+        return ()
+
     @contextmanager
-    def _writing(self) -> Iterator[Connection]:
+    def writing(self) -> Iterator[Connection]:
+        """One transaction that may change rows."""
         if self._read_only:
             raise StoreError(f"database {self.location.shown} was opened for reading only")
         with told(self.location), self._engines.writer.begin() as connection:
             yield connection
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
+    def reading(self) -> Iterator[Connection]:
+        """One transaction that sees one state and changes nothing."""
         with told(self.location), self._engines.reader.connect() as connection:
             yield connection
 

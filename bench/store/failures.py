@@ -34,6 +34,7 @@ _POSTGRES = {
     "25006": "the server takes no writes (a standby, or a read-only transaction)",
     "40001": "another process wrote at the same time. Try again",
     "40P01": "another process wrote at the same time. Try again",
+    "54000": "a name or a text is longer than the database can index",
     "55P03": "another process keeps it locked. Wait until that one is done, then try again",
     "57P03": "the server is starting or stopping. Try again",
 }

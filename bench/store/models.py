@@ -33,6 +33,18 @@ from bench.records import Pass, RunState, Status
 _ESCAPE = "\ue000"
 
 
+def needs_escape(value: str) -> bool:
+    """Whether a text holds what PostgreSQL refuses, or what stands for it."""
+    return "\x00" in value or _ESCAPE in value
+
+
+def escaped(value: str | None) -> str | None:
+    """How a free text is stored: NUL, and the character that stands for it, as two others."""
+    if value is None or not needs_escape(value):
+        return value
+    return value.replace(_ESCAPE, _ESCAPE + "1").replace("\x00", _ESCAPE + "0")
+
+
 class FreeText(TypeDecorator[str]):
     """Text that anybody may have written.
 
@@ -43,9 +55,7 @@ class FreeText(TypeDecorator[str]):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        if value is None or ("\x00" not in value and _ESCAPE not in value):
-            return value
-        return value.replace(_ESCAPE, _ESCAPE + "1").replace("\x00", _ESCAPE + "0")
+        return escaped(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
         if value is None or _ESCAPE not in value:
@@ -95,7 +105,7 @@ class RunRow(Base):
     """JSON that keeps the order of its keys, since a suite's axes are expanded in the order in which they were written."""
     options: Mapped[str] = mapped_column(FreeText)
     question: Mapped[str] = mapped_column(FreeText)
-    seed: Mapped[int]
+    seed: Mapped[int | None]
     command: Mapped[str] = mapped_column(FreeText)
     device: Mapped[str] = mapped_column(FreeText)
     started_at: Mapped[str]
@@ -216,8 +226,8 @@ class ResultRow(Base):
     phase: Mapped[str | None] = mapped_column(FreeText)
     rank: Mapped[int | None]
     started_at: Mapped[str]
-    duration_s: Mapped[float]
-    seed: Mapped[int]
+    duration_s: Mapped[float | None]
+    seed: Mapped[int | None]
     method_version: Mapped[int]
     harness_version: Mapped[str] = mapped_column(FreeText)
     excluded_reason: Mapped[str | None] = mapped_column(FreeText)
@@ -255,7 +265,7 @@ class MeasurementRow(Base):
 
 
 class SampleRow(Base):
-    """The raw numbers of a measurement with n > 1, in order: little-endian float64, compressed by zlib."""
+    """The raw numbers of a measurement with n > 1, in order: little-endian float64, compressed by zlib unless they are few."""
 
     __tablename__ = "sample"
 
@@ -292,3 +302,55 @@ class LogRow(Base):
     result_id: Mapped[str] = mapped_column(ForeignKey("result.id"), primary_key=True)
     encoding: Mapped[str]
     data: Mapped[bytes]
+
+
+class ThinnedRow(Base):
+    """When `bench db gc` took away the samples and the log of a result; NULL for what is still there. Medians stay for ever."""
+
+    __tablename__ = "thinned"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    result_id: Mapped[str] = mapped_column(ForeignKey("result.id"), primary_key=True)
+    samples_at: Mapped[str | None]
+    log_at: Mapped[str | None]
+
+
+class PinRow(Base):
+    """A run that `bench db gc` leaves whole, and why: once for each reason."""
+
+    __tablename__ = "pin"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id"), primary_key=True)
+    reason: Mapped[str] = mapped_column(FreeText, primary_key=True)
+    pinned_at: Mapped[str]
+
+
+class BaselineRow(Base):
+    """What a name of a baseline meant from a moment on: `run_id` is NULL where it was taken away. The latest row of a name holds."""
+
+    __tablename__ = "baseline"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    name: Mapped[str] = mapped_column(FreeText, primary_key=True)
+    set_at: Mapped[str] = mapped_column(primary_key=True)
+    run_id: Mapped[str | None] = mapped_column(ForeignKey("run.id"))
+    author: Mapped[str] = mapped_column(FreeText)
+    reason: Mapped[str] = mapped_column(FreeText)
+    expires_at: Mapped[str | None]
+
+
+class AcceptanceRow(Base):
+    """A change of one series that somebody accepts until a day; `ratio` is NULL for a change of status."""
+
+    __tablename__ = "acceptance"
+    __table_args__ = (Index(None, "series_key"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    series_key: Mapped[str]
+    word: Mapped[str]
+    ratio: Mapped[float | None]
+    author: Mapped[str] = mapped_column(FreeText)
+    reason: Mapped[str] = mapped_column(FreeText)
+    accepted_at: Mapped[str]
+    expires_at: Mapped[str]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, false, func, literal, select
 
 from bench.errors import SelectionError
-from bench.records import Case, Environment, Result, Run, Status, TrialKey
+from bench.records import Case, Environment, Measurement, Result, Run, Status, TrialKey
 from bench.store import rows
 from bench.store.models import (
     Base,
@@ -21,15 +21,21 @@ from bench.store.models import (
     FreeText,
     LogRow,
     MeasurementRow,
+    PinRow,
     ResultRow,
     RevisionItemRow,
     RunRow,
     SampleRow,
     SubjectRow,
+    ThinnedRow,
 )
+from bench.store.thinning import thinned_log, thinned_measurement
 
 _CHUNK = 500
 """Values of one IN list: far below what SQLite and PostgreSQL allow."""
+
+IMPORTED = "import"
+"""The reason of a run whose rows another tool measured."""
 
 T = TypeVar("T")
 
@@ -42,6 +48,16 @@ class Done:
     status: Status
     block: int
     excluded_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Why `bench db gc` leaves a run whole."""
+
+    run_id: str
+    reason: str
+    pinned_at: str
+    """UTC, ISO 8601."""
 
 
 @dataclass(slots=True)
@@ -71,21 +87,32 @@ def load_runs(connection: Connection, condition: ColumnElement[bool] | None = No
     return sorted(found, key=lambda run: (run.started_at, run.id), reverse=True)
 
 
-def load_results(connection: Connection, shared: Shared, condition: ColumnElement[bool]) -> list[Result]:
-    """All results for which `condition` (over `ResultRow`) holds, in the order in which they were planned within each run."""
+def load_results(
+    connection: Connection, shared: Shared, condition: ColumnElement[bool], metrics: Sequence[str] | None = None
+) -> list[Result]:
+    """All results for which `condition` (over `ResultRow`) holds, in the order in which they were planned within each run.
+
+    With `metrics` only those measurements, and neither checks nor logs: a part of the record, many times as fast.
+    """
     found = connection.execute(select(ResultRow.__table__).where(condition)).all()
     load_cases(connection, shared, {row.case_key for row in found})
     load_environments(connection, shared, {row.environment_id for row in found})
-    blobs = {(row.result_id, row.metric, row.scope): row for row in connection.execute(_children(SampleRow, condition))}
-    measured = _grouped(connection, _children(MeasurementRow, condition).order_by(MeasurementRow.ordinal), "result_id")
-    checked = _grouped(connection, _children(CheckRow, condition).order_by(CheckRow.ordinal), "result_id")
-    logs = {row.result_id: rows.unpack_log(row.encoding, row.data) for row in connection.execute(_children(LogRow, condition))}
+    samples, measurements = _children(SampleRow, condition), _children(MeasurementRow, condition)
+    if metrics is not None:
+        wanted = [_asked(metric) for metric in metrics]
+        samples, measurements = samples.where(SampleRow.metric.in_(wanted)), measurements.where(MeasurementRow.metric.in_(wanted))
+    blobs = {(row.result_id, row.metric, row.scope): row for row in connection.execute(samples)}
+    measured = _grouped(connection, measurements.order_by(MeasurementRow.ordinal), "result_id")
+    thinned = {row.result_id: row for row in connection.execute(_children(ThinnedRow, condition))}
+    checked, logs = ({}, {}) if metrics is not None else _evidence(connection, condition, thinned)
     results = [
         rows.result_record(
             row,
             shared.cases[row.case_key],
             shared.environments[row.environment_id],
-            tuple(rows.measurement_record(m, blobs.get((m.result_id, m.metric, m.scope))) for m in measured.get(row.id, ())),
+            tuple(
+                _measurement(m, blobs.get((m.result_id, m.metric, m.scope)), thinned.get(row.id)) for m in measured.get(row.id, ())
+            ),
             tuple(rows.check_record(check) for check in checked.get(row.id, ())),
             logs.get(row.id, ""),
         )
@@ -94,11 +121,36 @@ def load_results(connection: Connection, shared: Shared, condition: ColumnElemen
     return sorted(results, key=lambda r: (r.run_id, r.trial.block, r.trial.attempt, r.trial.position, r.id))
 
 
+def _evidence(
+    connection: Connection, condition: ColumnElement[bool], thinned: Mapping[str, Row[Any]]
+) -> tuple[dict[str, list[Row[Any]]], dict[str, str]]:
+    """Checks and logs by result."""
+    checked = _grouped(connection, _children(CheckRow, condition).order_by(CheckRow.ordinal), "result_id")
+    logs = {row.result_id: rows.unpack_log(row.encoding, row.data) for row in connection.execute(_children(LogRow, condition))}
+    return checked, logs | {one: thinned_log(row.log_at) for one, row in thinned.items() if row.log_at is not None}
+
+
+def _measurement(row: Any, blob: Any | None, thinned: Any | None) -> Measurement:
+    if blob is None and row.n > 1 and thinned is not None and thinned.samples_at is not None:
+        return thinned_measurement(row, thinned.samples_at)
+    return rows.measurement_record(row, blob)
+
+
 def known_runs(connection: Connection, run_ids: Iterable[str]) -> set[str]:
     """Those of `run_ids` that are stored."""
     return {
         found for chunk in chunks(run_ids) for found in connection.execute(select(RunRow.id).where(RunRow.id.in_(chunk))).scalars()
     }
+
+
+def known_results(connection: Connection, result_ids: Iterable[str]) -> set[str]:
+    """Those of `result_ids` that are stored."""
+    chosen = (select(ResultRow.id).where(ResultRow.id.in_(chunk)) for chunk in chunks(result_ids))
+    return {found for statement in chosen for found in connection.execute(statement).scalars()}
+
+
+def count_results(connection: Connection) -> int:
+    return int(connection.execute(select(func.count()).select_from(ResultRow)).scalar_one())
 
 
 def load_done(connection: Connection, run_id: str) -> dict[TrialKey, Done]:
@@ -112,11 +164,18 @@ def load_done(connection: Connection, run_id: str) -> dict[TrialKey, Done]:
     }
 
 
+def load_pins(connection: Connection) -> list[Pin]:
+    statement = select(PinRow.run_id, PinRow.reason, PinRow.pinned_at).order_by(PinRow.run_id, PinRow.reason)
+    return [Pin(*row) for row in connection.execute(statement)]
+
+
 def find_run(connection: Connection, text: str) -> Run:
-    """By full id, `latest`, label, or unique prefix of an id, tried in this order. Raises SelectionError."""
+    """By full id, `latest` (of those measured by bench), label, or unique prefix of an id, tried in this order. Raises SelectionError."""
     if text == "latest":
-        newest = select(RunRow.id).order_by(RunRow.started_at.desc(), RunRow.id.desc()).limit(1)
-        latest = connection.execute(newest).scalar()
+        measured = select(RunRow.id).where(RunRow.reason != IMPORTED)
+        latest = connection.execute(measured.order_by(RunRow.started_at.desc(), RunRow.id.desc()).limit(1)).scalar()
+        if latest is None and connection.execute(select(RunRow.id).limit(1)).first() is not None:
+            raise SelectionError("the database holds only what was imported from other tools: name one of its runs (`bench show`)")
         if latest is None:
             raise SelectionError("the database holds no run yet. `bench run` makes one")
         return load_runs(connection, RunRow.id == latest)[0]

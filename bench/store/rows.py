@@ -34,34 +34,42 @@ from bench.records import (
 Row = dict[str, Any]
 
 SAMPLE_ENCODING = "float64-zlib"
+SHORT_ENCODING = "float64"
+"""Of few samples: zlib takes longer than all else and saves little."""
 LOG_ENCODING = "utf8-zlib"
 
+_SHORT = 128
 _ZLIB_LEVEL = 1
 """Timings hardly compress, and an import of a whole night must not wait for zlib."""
 
 
+_in_order = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def ordered_json(data: Json) -> str:
     """JSON that keeps the order of keys. Raises ValueError on NaN and infinities."""
-    return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _in_order.encode(data)
 
 
-def pack_samples(samples: Sequence[float]) -> bytes:
-    """Little-endian float64, compressed."""
+def pack_samples(samples: Sequence[float]) -> tuple[str, bytes]:
+    """The encoding, and little-endian float64, compressed unless they are few."""
     numbers = array("d", samples)
     if sys.byteorder == "big":
         numbers.byteswap()
-    return zlib.compress(numbers.tobytes(), _ZLIB_LEVEL)
+    if len(numbers) <= _SHORT:
+        return SHORT_ENCODING, numbers.tobytes()
+    return SAMPLE_ENCODING, zlib.compress(numbers.tobytes(), _ZLIB_LEVEL)
 
 
 def unpack_samples(encoding: str, data: bytes) -> tuple[float, ...]:
     """The samples of a blob; raises ValueError where it does not decode."""
-    if encoding != SAMPLE_ENCODING:
+    if encoding not in (SAMPLE_ENCODING, SHORT_ENCODING):
         raise ValueError(f"samples in the unknown encoding {encoding!r}")
     numbers = array("d")
     try:
-        numbers.frombytes(zlib.decompress(data))
-    except zlib.error as error:
-        raise ValueError(f"samples do not decompress: {error}") from error
+        numbers.frombytes(zlib.decompress(data) if encoding == SAMPLE_ENCODING else data)
+    except (ValueError, zlib.error) as error:
+        raise ValueError(f"samples do not decode: {error}") from error
     if sys.byteorder == "big":
         numbers.byteswap()
     return tuple(numbers)
@@ -226,13 +234,14 @@ def derived(samples: Sequence[float]) -> Row:
 
 
 def sample_row(result_id: str, measurement: Measurement) -> Row:
+    encoding, data = pack_samples(measurement.samples)
     return {
         "result_id": result_id,
         "metric": measurement.metric,
         "scope": measurement.scope,
-        "encoding": SAMPLE_ENCODING,
+        "encoding": encoding,
         "n": len(measurement.samples),
-        "data": pack_samples(measurement.samples),
+        "data": data,
     }
 
 

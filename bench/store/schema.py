@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from bench.store.failures import told
 from bench.store.ids import new_id
 from bench.store.location import Location, locate
 
-REVISIONS: tuple[str, ...] = ("0001",)
+REVISIONS: tuple[str, ...] = ("0001", "0002", "0003", "0004")
 """Every schema that was ever released, oldest first: the files in migrations/versions. Here, so that opening needs no Alembic."""
 
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -63,7 +64,7 @@ def require_current(location: Location, revision: str | None) -> None:
     if revision != REVISIONS[-1]:
         raise StoreError(
             f"database {location.shown} has the older schema {revision}; this bench needs {REVISIONS[-1]}."
-            " Run `bench db upgrade` (it keeps a copy of the file first)"
+            f" Run `bench db upgrade --db {shlex.quote(location.shown)}` (it keeps a copy of a file first)"
         )
 
 

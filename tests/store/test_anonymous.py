@@ -187,7 +187,7 @@ def test_a_published_file_and_the_originals_meet_without_conflict(tmp_path: Path
         published, _summary = publish(store, [run], tmp_path / "out").files
     order = [tmp_path / "original.jsonl", published]
     with Store.open(tmp_path / "other.db") as other:
-        first, second = (other.import_jsonl(path) for path in (reversed(order) if published_first else order))
+        first, second = (other.import_file(path) for path in (reversed(order) if published_first else order))
     assert (first.runs_new, first.results_new) == (1, 2)
     assert (second.runs_new, second.runs_same, second.results_new, second.results_same, second.conflicts) == (0, 1, 0, 2, ())
 

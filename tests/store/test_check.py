@@ -12,7 +12,8 @@ from tests import factories
 @pytest.mark.parametrize(
     ("harm", "finding"),
     [
-        ("UPDATE sample SET data = X'00FF'", "do not decompress"),
+        ("UPDATE sample SET data = X'00FF'", "samples do not decode"),
+        ("UPDATE sample SET encoding = 'float64-zlib', data = X'00FF'", "samples do not decode"),
         ("UPDATE sample SET encoding = 'morse'", "unknown encoding 'morse'"),
         ("DELETE FROM sample", "samples are missing"),
         ("UPDATE measurement SET n = 7 WHERE n > 1", "3 samples where n is 7"),

@@ -245,6 +245,46 @@ def test_every_state_of_a_run_can_be_set(store: Store, state: RunState) -> None:
         store.finish_run("nowhere", state, "2026-01-02T04:00:00+00:00")
 
 
+@pytest.mark.parametrize("count", [2, 80])
+def test_an_id_that_names_two_trials_is_refused_however_many_come_at_once(store: Store, count: int) -> None:
+    from sqlalchemy.exc import IntegrityError
+
+    run = stored_run(store)
+    rows = [dataclasses.replace(factories.result(run.id, index=index), id=new_id()) for index in range(count)]
+    with pytest.raises(IntegrityError):
+        store.add_results([*rows[:-1], dataclasses.replace(rows[-1], id=rows[0].id)])
+    assert store.results([run.id]) == []
+    assert store.add_results(rows) == count
+    assert store.results([run.id]) == rows
+
+
+def test_texts_that_a_server_refuses_come_back_however_many_come_at_once(store: Store) -> None:
+    run = stored_run(store)
+    rows = [
+        dataclasses.replace(factories.result(run.id, index=index, command=HOSTILE[index % len(HOSTILE)]), id=new_id())
+        for index in range(80)
+    ]
+    store.add_results(rows)
+    assert store.results([run.id]) == rows
+
+
+def test_a_whole_run_can_be_excluded_and_first_reasons_stay(store: Store) -> None:
+    run, other = stored_run(store), stored_run(store)
+    rows = [factories.result(run.id, index=index) for index in range(3)]
+    store.add_results([*rows, factories.result(other.id)])
+    store.exclude(rows[0].id, "another process was busy")
+    assert store.exclude_run(run.id, "the fan was blocked") == 2
+    assert store.exclude_run(run.id, "second thoughts") == 0
+    assert store.results([run.id]) == []
+    reasons = [row.excluded_reason for row in store.results([run.id], include_excluded=True)]
+    assert reasons == ["another process was busy", "the fan was blocked", "the fan was blocked"]
+    assert len(store.results([other.id])) == 1
+    with pytest.raises(SelectionError, match="no run nowhere"):
+        store.exclude_run("nowhere", "why")
+    with pytest.raises(ValueError, match="needs a reason"):
+        store.exclude_run(run.id, "")
+
+
 def test_an_excluded_result_is_kept_with_its_first_reason(store: Store) -> None:
     run = stored_run(store)
     kept, out = factories.result(run.id), factories.result(run.id, index=1)
@@ -323,7 +363,7 @@ def test_shared_facts_are_stored_once(store: Store) -> None:
     run = stored_run(store)
     store.add_results([factories.result(run.id, index=index) for index in range(3)])
     store.add_result(factories.result(run.id, index=3))
-    with store._reading() as connection:
+    with store.reading() as connection:
         for table, rows in {"case_": 1, "environment": 1, "result": 4, "measurement": 8, "sample": 4, "log": 4}.items():
             assert connection.execute(text(f"SELECT count(*) FROM {table}")).scalar() == rows, table
 
@@ -333,7 +373,7 @@ def test_derived_statistics_stand_beside_the_samples(store: Store) -> None:
 
     run = stored_run(store)
     store.add_result(factories.result(run.id, measurements=(factories.measurement("time_s", tuple(map(float, range(1, 102)))),)))
-    with store._reading() as connection:
+    with store.reading() as connection:
         row = connection.execute(text("SELECT n, median, mean, p05, p95 FROM measurement")).one()
     assert tuple(row) == (101, 51.0, 51.0, 6.0, 96.0)
 

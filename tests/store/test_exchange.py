@@ -15,7 +15,7 @@ import pytest
 
 from bench.errors import StoreError
 from bench.records import Run, RunState
-from bench.store import Store, exchange
+from bench.store import Store, intake, source
 from tests import factories
 
 
@@ -55,13 +55,13 @@ def test_what_was_exported_comes_back_equal(store: Store, new_url: Callable[[], 
     report = store.export_jsonl(tmp_path / "new" / name)
     assert (report.runs, report.results) == (2, 6)
     with Store.open(new_url()) as other:
-        got = other.import_jsonl(tmp_path / "new" / name)
+        got = other.import_file(tmp_path / "new" / name)
         assert (got.runs_new, got.runs_same, got.results_new, got.results_same, got.conflicts) == (2, 0, 6, 0, ())
         assert other.runs() == store.runs() == [first, second]
         both = [first.id, second.id]
         assert other.results(both, include_excluded=True) == store.results(both, include_excluded=True)
         assert other.check() == []
-        again = other.import_jsonl(tmp_path / "new" / name)
+        again = other.import_file(tmp_path / "new" / name)
         assert (again.runs_new, again.runs_same, again.results_new, again.results_same, again.conflicts) == (0, 2, 0, 6, ())
         other.export_jsonl(tmp_path / ("again-" + name))
     assert (tmp_path / ("again-" + name)).read_bytes() == (tmp_path / "new" / name).read_bytes()
@@ -86,13 +86,13 @@ def test_a_part_is_completed_by_the_whole(store: Store, tmp_path: Path) -> None:
     store.exclude(store.results([run.id])[0].id, "too warm")
     store.export_jsonl(tmp_path / "whole.jsonl")
     with Store.open(tmp_path / "other.db") as other:
-        other.import_jsonl(tmp_path / "part.jsonl")
-        report = other.import_jsonl(tmp_path / "whole.jsonl")
+        other.import_file(tmp_path / "part.jsonl")
+        report = other.import_file(tmp_path / "whole.jsonl")
         assert (report.runs_same, report.results_new, report.results_same, report.conflicts) == (1, 1, 3, ())
         assert other.runs() == store.runs()
         assert other.results([run.id], include_excluded=True) == store.results([run.id], include_excluded=True)
         # The older file takes nothing back.
-        assert other.import_jsonl(tmp_path / "part.jsonl").conflicts == ()
+        assert other.import_file(tmp_path / "part.jsonl").conflicts == ()
         assert other.runs() == store.runs()
 
 
@@ -101,7 +101,7 @@ def test_other_content_under_the_same_id_is_reported_and_kept_out(store: Store, 
     before = store.results([run.id])
     lines = exported(store)
     lines[2]["duration_s"] = 99.0
-    report = store.import_jsonl(written(tmp_path / "a.jsonl", lines))
+    report = store.import_file(written(tmp_path / "a.jsonl", lines))
     assert (report.results_new, report.results_same) == (0, 2)
     assert report.conflicts == (f"line 3: result {before[0].id} is stored with other content",)
     assert store.results([run.id]) == before
@@ -112,7 +112,7 @@ def test_the_same_trial_under_another_id_is_reported_and_kept_out(store: Store, 
     lines = exported(store)
     lines.append({**lines[2], "id": "other"})
     lines.append({**lines[2], "id": "third", "trial": {**lines[2]["trial"], "index": 77}})
-    report = store.import_jsonl(written(tmp_path / "a.jsonl", lines))
+    report = store.import_file(written(tmp_path / "a.jsonl", lines))
     assert (report.results_new, report.results_same) == (1, 3)
     assert len(report.conflicts) == 1
     assert "line 6: the trial of result other is stored as result" in report.conflicts[0]
@@ -124,7 +124,7 @@ def test_another_run_under_the_same_id_keeps_its_results_out(store: Store, tmp_p
     lines = exported(store)
     lines[1]["seed"] = 8
     lines.append({**lines[2], "id": "new", "trial": {**lines[2]["trial"], "index": 77}})
-    report = store.import_jsonl(written(tmp_path / "a.jsonl", lines))
+    report = store.import_file(written(tmp_path / "a.jsonl", lines))
     assert (report.runs_same, report.results_new, report.results_same) == (0, 0, 0)
     assert report.conflicts == (f"line 2: run {run.id} is stored with other content; its results are kept out too",)
     assert len(store.results([run.id])) == 3
@@ -178,17 +178,17 @@ def test_a_file_that_is_not_as_it_should_be_is_refused_whole(
     path = written(tmp_path / "a.jsonl", lines, honest=words is not None)
     with Store.open(new_url()) as other:
         with pytest.raises(StoreError, match=words or "line 1") as caught:
-            other.import_jsonl(path)
+            other.import_file(path, "stepbench")
         assert str(path) in str(caught.value)
         assert other.runs() == []
         assert other.check() == []
 
 
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(exchange, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(source, "MAX_LINE_BYTES", 1000)
     (tmp_path / "a.jsonl").write_bytes(b"x" * 5000)
     with Store.open(tmp_path / "bench.db") as store, pytest.raises(StoreError, match="line 1: longer than 1000 bytes"):
-        store.import_jsonl(tmp_path / "a.jsonl")
+        store.import_file(tmp_path / "a.jsonl", "stepbench")
 
 
 @pytest.mark.parametrize("kept", [0, 1, 5, 30, -10])
@@ -199,18 +199,18 @@ def test_a_compressed_file_that_was_cut_off_is_refused(tmp_path: Path, kept: int
         whole = (tmp_path / "a.jsonl.gz").read_bytes()
         (tmp_path / "b.jsonl.gz").write_bytes(whole[:kept])
         with pytest.raises(StoreError, match=r"b\.jsonl\.gz"):
-            store.import_jsonl(tmp_path / "b.jsonl.gz")
+            store.import_file(tmp_path / "b.jsonl.gz")
         flipped = bytearray(whole)
         flipped[len(whole) // 2] ^= 0xFF
         (tmp_path / "c.jsonl.gz").write_bytes(bytes(flipped))
         with pytest.raises(StoreError, match=r"c\.jsonl\.gz"):
-            store.import_jsonl(tmp_path / "c.jsonl.gz")
+            store.import_file(tmp_path / "c.jsonl.gz")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with Store.open(tmp_path / "bench.db") as store:
         with pytest.raises(StoreError, match=r"absent\.jsonl cannot be read: No such file"):
-            store.import_jsonl(tmp_path / "absent.jsonl")
+            store.import_file(tmp_path / "absent.jsonl")
         (tmp_path / "file").touch()
         with pytest.raises(StoreError, match="cannot be written"):
             store.export_jsonl(tmp_path / "file" / "a.jsonl")
@@ -226,10 +226,10 @@ def test_a_compressed_export_holds_neither_name_nor_time(tmp_path: Path) -> None
 
 
 def test_more_results_than_one_batch_arrive(store: Store, new_url: Callable[[], str], tmp_path: Path) -> None:
-    run = fill(store, trials=exchange._BATCH_RESULTS + 7)
+    run = fill(store, trials=intake._BATCH_RESULTS + 7)
     store.export_jsonl(tmp_path / "a.jsonl")
     with Store.open(new_url()) as other:
-        assert other.import_jsonl(tmp_path / "a.jsonl").results_new == exchange._BATCH_RESULTS + 7
+        assert other.import_file(tmp_path / "a.jsonl").results_new == intake._BATCH_RESULTS + 7
         assert other.results([run.id]) == store.results([run.id])
 
 
@@ -239,7 +239,7 @@ def test_a_result_that_is_stored_twice_over_is_only_counted(store: Store, tmp_pa
     lines.append(lines[2])
     path = written(tmp_path / "a.jsonl", lines)
     with Store.open(tmp_path / "other.db") as other:
-        report = other.import_jsonl(path)
+        report = other.import_file(path)
     assert (report.results_new, report.results_same, report.conflicts) == (3, 1, ())
 
 

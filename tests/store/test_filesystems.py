@@ -61,7 +61,7 @@ def test_a_database_on_a_network_file_system_has_no_write_ahead_log_and_says_so(
     table.write_text(f"1 0 0:1 / / rw - ext4 x rw\n2 1 0:2 / {tmp_path} rw - {kind} somewhere rw\n")
     monkeypatch.setattr(filesystems, "MOUNT_TABLE", table)
     with Store.open(tmp_path / "bench.db") as store:
-        with store._reading() as connection:
+        with store.reading() as connection:
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == mode
         assert [notice for notice in store.notices if "journal_mode=DELETE because" in notice and kind in notice] == store.notices
         assert bool(store.notices) is noticed
@@ -75,5 +75,5 @@ def test_a_write_ahead_log_is_left_behind_when_a_database_moves_to_a_network(
     table = tmp_path / "mountinfo"
     table.write_text(f"2 1 0:2 / {tmp_path} rw - nfs somewhere rw\n")
     monkeypatch.setattr(filesystems, "MOUNT_TABLE", table)
-    with Store.open(tmp_path / "bench.db") as store, store._reading() as connection:
+    with Store.open(tmp_path / "bench.db") as store, store.reading() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "delete"

@@ -51,6 +51,43 @@ def test_two_writers_lose_nothing(url: str) -> None:
         assert store.check() == []
 
 
+CROWD_WRITER = """
+import dataclasses, sys
+from bench.store import Store, new_id
+from tests import factories
+
+url, shared_id, number, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+with Store.open(url) as store:
+    own = factories.run(id=new_id(), label=f"writer {number}")
+    store.add_run(own)
+    for index in range(count):
+        # Cases and environments that others insert at the same moment, and some that nobody else has.
+        case = factories.case(f"subject-{index % 3}", seq_len=index if index % 5 == 0 else 128)
+        for run_id, place in ((own.id, index), (shared_id, number * count + index)):
+            result = factories.result(run_id, case, index=place, environment=factories.environment(turn=index % 4))
+            assert store.add_result(dataclasses.replace(result, id=new_id()))
+"""
+
+
+@pytest.mark.slow
+def test_a_crowd_of_writers_loses_nothing(url: str) -> None:
+    writers, each = (20, 15) if url.startswith("postgresql") else (10, 15)
+    shared = factories.run()
+    with Store.open(url) as store:
+        store.add_run(shared)
+    crowd = [start(CROWD_WRITER, url, shared.id, number, each) for number in range(writers)]
+    assert [writer.wait(timeout=240) for writer in crowd] == [0] * writers
+    for writer in crowd:
+        assert writer.stdout is not None
+        writer.stdout.close()
+    with Store.open(url) as store:
+        assert len(store.runs()) == writers + 1
+        for run in store.runs():
+            rows = store.results([run.id])
+            assert sorted(row.trial.index for row in rows) == list(range(writers * each if run.id == shared.id else each))
+        assert store.check() == []
+
+
 def test_many_processes_may_make_the_database_at_once(url: str) -> None:
     opener = "import sys; from bench.store import Store; print(Store.open(sys.argv[1]).check())"
     openers = [start(opener, url) for _ in range(4)]

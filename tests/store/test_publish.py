@@ -101,7 +101,7 @@ def test_what_is_published_says_nothing_of_the_machines_owner(store: Store, tmp_
     assert "hopper" not in text
     assert "GPU-1" not in text
     with Store.open(tmp_path / "other.db") as other:
-        other.import_jsonl(rows_file)
+        other.import_file(rows_file)
         shown = other.results([run.id])
         assert [row.id for row in shown] == [row.id for row in rows]
         assert [row.measurements for row in shown] == [row.measurements for row in rows]

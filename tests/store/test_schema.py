@@ -9,18 +9,19 @@ from pathlib import Path
 import pytest
 
 from bench.errors import StoreError
-from bench.records import Status
+from bench.records import Pass, RunState, Status
 from bench.store import Store, schema, upgrade
 from bench.store.models import Base
 from tests import factories
 
-SECOND = '''
+NEWEST = schema.REVISIONS[-1]
+LATER = '''
 """A column more, and a table rebuilt as SQLite needs it."""
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "9999"
+down_revision = "{newest}"
 
 
 def upgrade():
@@ -35,16 +36,16 @@ def later_bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, then: str = "pa
     """A bench with one more schema than today's."""
     scripts = tmp_path / "migrations"
     shutil.copytree(schema.MIGRATIONS, scripts)
-    (scripts / "versions" / "0002_second.py").write_text(SECOND.format(then=then))
+    (scripts / "versions" / "9999_later.py").write_text(LATER.format(newest=NEWEST, then=then))
     monkeypatch.setattr(schema, "MIGRATIONS", scripts)
-    monkeypatch.setattr(schema, "REVISIONS", (*schema.REVISIONS, "0002"))
+    monkeypatch.setattr(schema, "REVISIONS", (*schema.REVISIONS, "9999"))
 
 
 def test_models_and_migrations_agree(store: Store) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    with store._reading() as connection:
+    with store.reading() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Base.metadata) == []
 
@@ -52,10 +53,24 @@ def test_models_and_migrations_agree(store: Store) -> None:
 def test_checks_of_models_and_migrations_agree(store: Store) -> None:
     from sqlalchemy import CheckConstraint, inspect
 
-    with store._reading() as connection:
+    with store.reading() as connection:
         for table in Base.metadata.sorted_tables:
             expected = {check.name for check in table.constraints if isinstance(check, CheckConstraint)}
             assert {check["name"] for check in inspect(connection).get_check_constraints(table.name)} == expected
+
+
+def test_every_word_of_the_enumerations_can_be_stored(store: Store) -> None:
+    """The CHECKs of the tables come from migrations, the words from the records: a new word needs a new migration."""
+    for state in RunState:
+        store.add_run(factories.run(state=state))
+    run = factories.run()
+    store.add_run(run)
+    rows = [factories.result(run.id, index=number, status=status) for number, status in enumerate(Status)]
+    rows += [factories.result(run.id, factories.case(pass_=pass_, seq_len=7)) for pass_ in Pass]
+    assert store.add_results(rows) == len(rows)
+    assert {row.id: (row.status, row.case.pass_) for row in store.results([run.id])} == {
+        row.id: (row.status, row.case.pass_) for row in rows
+    }
 
 
 def test_the_list_of_schemas_is_that_of_the_files() -> None:
@@ -86,15 +101,15 @@ def test_an_older_schema_is_refused_until_it_is_upgraded(monkeypatch: pytest.Mon
         store.add_result(result)
     later_bench(monkeypatch, tmp_path)
     for read_only in (True, False):
-        with pytest.raises(StoreError, match=r"older schema 0001; .*bench db upgrade"):
+        with pytest.raises(StoreError, match=rf"older schema {NEWEST}; .*bench db upgrade"):
             Store.open(url, read_only=read_only)
     done = upgrade(url)
-    assert (done.before, done.after) == ("0001", "0002")
+    assert (done.before, done.after) == (NEWEST, "9999")
     with Store.open(url) as store:
         assert store.results([run.id]) == [result]
         assert store.check() == []
     again = upgrade(url)
-    assert (again.before, again.after, again.backup) == ("0002", "0002", None)
+    assert (again.before, again.after, again.backup) == ("9999", "9999", None)
     if url.startswith("postgresql"):
         assert done.backup is None
         assert "pg_dump" in done.notices[0]
@@ -142,7 +157,7 @@ def test_a_database_knows_who_made_it(new_url: Callable[[], str]) -> None:
 
     seen = set()
     for _ in range(2):
-        with Store.open(new_url()) as store, store._reading() as connection:
+        with Store.open(new_url()) as store, store.reading() as connection:
             facts = {row.key: row.value for row in connection.execute(text("SELECT key, value FROM meta"))}
         assert facts.keys() == {"database_id", "created_at", "created_by"}
         seen.add(facts["database_id"])

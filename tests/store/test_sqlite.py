@@ -70,7 +70,7 @@ def test_a_missing_folder_is_made(tmp_path: Path) -> None:
 
 
 def test_settings_that_keep_rows_safe_are_on(path: Path) -> None:
-    with Store.open(path) as store, store._reading() as connection:
+    with Store.open(path) as store, store.reading() as connection:
         pragmas = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("foreign_keys", "journal_mode", "busy_timeout")
         }
@@ -193,14 +193,14 @@ def test_a_limit_of_the_database_itself_loses_nothing(path: Path) -> None:
     run = factories.run()
     with Store.open(path) as store:
         store.add_run(run)
-        with store._writing() as connection:
+        with store.writing() as connection:
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
             connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 20}")
         kept: list[Result] = []
         with pytest.raises(StoreError, match="the disk is full"):
             until_full(store, run.id, kept)
         assert store.results([run.id]) == kept != []
-        with store._writing() as connection:
+        with store.writing() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count = 100000")
         assert store.add_result(factories.result(run.id, index=len(kept)))
         assert store.check() == []

@@ -1,0 +1,80 @@
+"""Our own JSON Lines, as `bench db export` writes them: nothing is taken on trust, and nothing unless all is as the manifest says."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TypeVar
+
+from bench import __version__
+from bench.records import RECORD_VERSION, Json, Result, Run, load
+from bench.store.exchange import FORMAT
+from bench.store.intake import Intake
+from bench.store.source import MAX_DEPTH, Source, deeper_than, parsed
+
+R = TypeVar("R")
+
+
+def recognises(head: str) -> bool:
+    return head.split("\n", 1)[0].replace(" ", "").startswith('{"kind":"manifest"')
+
+
+def read(source: Source, intake: Intake) -> None:
+    manifest = _manifest(source)
+    digest = hashlib.sha256()
+    runs = results = 0
+    while (line := source.line()) is not None:
+        digest.update(line)
+        data = _object(source, line)
+        where = f"line {source.number}"
+        kind = data.pop("kind", None)
+        if kind == "run":
+            intake.run(_record(source, Run, data), where)
+            runs += 1
+        elif kind == "result":
+            intake.result(_record(source, Result, data), where, len(line))
+            results += 1
+        else:
+            source.refuse(f"a line of the unknown kind {kind!r}")
+    intake.finish()
+    found = {"runs": runs, "results": results, "sha256": digest.hexdigest()}
+    for key, value in found.items():
+        if manifest.get(key) != value:
+            source.refuse(
+                f"the manifest promises {key} {manifest.get(key)!r}, the file has {value!r}: it was changed or cut off", number=1
+            )
+
+
+def _object(source: Source, line: bytes) -> dict[str, Json]:
+    try:
+        data = parsed(line)
+    except ValueError as error:
+        source.refuse(str(error))
+    if not isinstance(data, dict):
+        source.refuse("not a JSON object")
+    # Everywhere else the record itself says how deep it goes.
+    if any(deeper_than(data.get(name), MAX_DEPTH) for name in ("conditions", "suite_data", "options")):
+        source.refuse(f"nested deeper than {MAX_DEPTH}")
+    return data
+
+
+def _record(source: Source, cls: type[R], data: Json) -> R:
+    try:
+        return load(cls, data)
+    except ValueError as error:
+        source.refuse(f"not a valid {cls.__name__.lower()} ({'; '.join(str(error).splitlines()[1:3]).strip() or error})")
+
+
+def _manifest(source: Source) -> dict[str, Json]:
+    line = source.line()
+    if line is None:
+        source.refuse("the file is empty", number=1)
+    manifest = _object(source, line)
+    if manifest.get("kind") != "manifest":
+        source.refuse("not a manifest: this is no export of `bench db export`")
+    for key, ours in (("format", FORMAT), ("record_version", RECORD_VERSION)):
+        theirs = manifest.get(key)
+        if not isinstance(theirs, int) or theirs < 1:
+            source.refuse(f"the manifest lacks {key}")
+        if theirs > ours:
+            source.refuse(f"{key} {theirs} is newer than this bench {__version__} knows ({ours}): install a newer bench")
+    return manifest
