@@ -29,10 +29,16 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "list": ("bench.cli.listing:list_", "What can be named in a suite, and what is installed."),
     "show": ("bench.cli.show:show", "The latest runs, a run as a table, or one result in full."),
     "rerun": ("bench.cli.rerun:rerun", "Measure one row again and compare."),
+    "compare": ("bench.cli.compare:compare", "Hold one run against another: what is worse, better or the same."),
+    "baseline": ("bench.cli.baseline:baseline", "Name runs that comparisons rest on."),
+    "accept": ("bench.cli.baseline:accept", "Accept what is worse or missing, with a reason, until a day."),
+    "regress": ("bench.cli.regress:regress", "Judge a night by those before it: is anything slower, bigger or wrong."),
+    "history": ("bench.cli.history:history", "A series over its runs, with its steps and what changed at each."),
     "report": ("bench.cli.report:report", "Write the report of runs as HTML, Markdown, JSON or CSV."),
+    "plan": ("bench.cli.plan:plan", "What a training step will need of a GPU's memory, and what fits."),
     "selftest": ("bench.cli.selftest:selftest", "Prove our own numbers: known lengths, known bytes, other timers."),
     "doctor": ("bench.cli.doctor:doctor", "Is this machine fit to measure, and what to do where it is not."),
-    "db": ("bench.cli.database:db", "Check, upgrade, export, publish and import the results database."),
+    "db": ("bench.cli.database:db", "Check, upgrade, export, publish, import, merge and thin out the results database."),
     "schema": ("bench.cli.schema:schema", "The JSON Schema of a suite file, for editors."),
 }
 """Name to where it lives and its one line of help, so that `bench --help` imports no command."""

@@ -49,9 +49,20 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Say cases, trials and minutes, measure nothing.")
 @click.option("--label", metavar="TEXT", help="A name for the run, by which other commands find it.")
 @click.option(
-    "--device", metavar="D", default=None, help="auto, cuda, cuda:N or cpu.  [default: auto: the first GPU, else the CPU]"
+    "--device",
+    metavar="D",
+    default=None,
+    help="auto, cuda, cuda:N, cpu, or cpu-interpreter: Triton's kernels on the CPU, for numbers and memory, without any time.  "
+    "[default: auto: the first GPU, else the CPU]",
 )
 @plugin_option
+@click.option(
+    "--weights",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Measure with the real weights of a model in this folder (*.safetensors, named as Hugging Face does) instead of random ones, "
+    "where the workload can. All of it is read once: rows name it by its content.",
+)
 @click.option(
     "--seed", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Seed of the order and of all inputs. Default: a new one."
 )
@@ -78,6 +89,7 @@ def run(
     label: str | None,
     device: str | None,
     plugins: tuple[Path, ...],
+    weights: Path | None,
     seed: int | None,
     no_wait: bool,
     database: str,
@@ -89,11 +101,12 @@ def run(
     Every trial is a fresh process and a row of its own, committed before the next one starts; Ctrl-C loses nothing. Exit code 0: every
     planned trial has a row, or the budget is spent; 3: no row is ok; 130: interrupted.
     """
+    from bench.run.weights import demand_weights
     from bench.store import Store
 
     if resume is not None:
         given = {"SUITE": suites, "--profile": profile, "--trials": trials, "--filter": filters, "--set": sets, "--shard": shard,
-                 "--label": label, "--plugin": plugins, "--seed": seed, "--dry-run": dry_run}  # fmt: skip
+                 "--label": label, "--plugin": plugins, "--weights": weights, "--seed": seed, "--dry-run": dry_run}  # fmt: skip
         clash = [name for name, value in given.items() if value]
         if clash:
             raise click.UsageError(
@@ -108,8 +121,9 @@ def run(
             return session.close()
     if not suites:
         raise click.UsageError("say which suite to measure, such as suites/attention.yaml; `bench list suites` shows what there is")
-    options = _options(profile, sets, filters, trials, shard, label, device, plugins, seed, no_wait)
+    options = _options(profile, sets, filters, trials, shard, label, device, plugins, weights, seed, no_wait)
     device_found, catalogue, planned = plan_all(suites, options, database)
+    demand_weights([case for entry in planned for case in entry.plan.cases], catalogue, options.weights)
     if as_json and dry_run:
         say_json({"device": device_found.name, "suites": [plan_data(entry) for entry in planned]})
     elif not as_json:
@@ -136,23 +150,27 @@ def _options(
     label: str | None,
     device: str | None,
     plugins: tuple[Path, ...],
+    weights: Path | None,
     seed: int | None,
     no_wait: bool,
 ) -> RunOptions:
     from bench.machine import scrub
     from bench.run import RunOptions, parse_shard
+    from bench.run.weights import weights_setting
 
+    folder = None if weights is None else str(weights.resolve())
     if label is not None and label.strip().lower() == "latest":
         raise click.UsageError("--label cannot be `latest`: that word means the run begun last; take another one")
     return RunOptions(
         profile=profile,
-        sets=sets,
+        sets=sets if folder is None else weights_setting(folder, sets),
         filters=filters,
         trials=trials,
         shard=parse_shard(shard) if shard is not None else None,
         label=scrub(label) if label is not None else None,
         device=device or "auto",
         plugins=tuple(str(path.resolve()) for path in plugins),
+        weights=folder,
         seed=seed,
         wait_for_lock=not no_wait,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import json_option
+from bench.cli.options import database_option, json_option
 from bench.cli.terminal import note, say, say_json, table
 from bench.plaintext import plain
 
@@ -69,14 +69,29 @@ def _data(report: Report) -> dict[str, Any]:
     help="auto, cuda, cuda:N or cpu; auto is the first GPU, else the CPU.",
 )
 @click.option("--no-wait", is_flag=True, help="Fail where a run holds the device, instead of waiting for it.")
+@click.option(
+    "--aa",
+    "equal_runs",
+    multiple=True,
+    metavar="RUN",
+    help="Measure nothing: count the false alarms of judging on stored runs of one revision (12 trials or more). Can be repeated.",
+)
+@database_option
 @json_option
-def selftest(device: str, no_wait: bool, as_json: bool) -> int:
+def selftest(device: str, no_wait: bool, equal_runs: tuple[str, ...], database: str, as_json: bool) -> int:
     """Prove our own numbers: measure what is known beforehand, through the same path as every run.
 
     Calls that do nothing, busy waits of known length, a known allocation, an injected slow-down of 2, 5 and 10 %, other timers on the
     same call, and the spread between processes. At most 60 s on a CPU, 100 s on a GPU. Exit code 0: all within tolerance; 1: a miss;
     3: something could not be judged here, and the table says why.
+
+    With --aa the verdicts are proved instead: processes of equal runs are dealt to two sides and compared, and so are the runs with each
+    other. Every row that comes out better or worse is a false alarm; exit code 1 where there are more than 10 in 1 000, beyond chance.
     """
+    if equal_runs:
+        from bench.cli.alarms import show_alarms
+
+        return show_alarms(equal_runs, database, as_json=as_json)
     from bench.machine import find_device
     from bench.run.selftest import selftest as prove
 

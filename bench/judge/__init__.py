@@ -1,1 +1,1 @@
-"""What stored trials mean: rates and shares of ceilings, and how numbers grow with size. Verdicts will live here."""
+"""What stored trials mean: rates and shares of ceilings, growth with size, verdicts of two sides or of a night, and histories."""

@@ -1,0 +1,217 @@
+"""`bench history`: a series over its runs, with the steps in it and what changed at each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bench.cli.options import database_option, database_words, json_option
+from bench.cli.terminal import note, say, say_json, table
+from bench.plaintext import plain
+
+if TYPE_CHECKING:
+    from bench.judge.history import History, Step
+
+SHORT_KEY = 12
+POINTS_SHOWN = 40
+SERIES_SHOWN = 60
+BAR_CELLS = 24
+RUNS = 100
+
+
+@click.command()
+@click.argument("series", required=False)
+@click.option("--suite", help="Only runs of this suite.")
+@click.option("--metric", help="Only this metric, such as time_s or peak_bytes.")
+@click.option("--filter", "filters", multiple=True, metavar="K=V", help="Only cases with this value of an axis. Can be repeated.")
+@click.option("--reference", metavar="RUN", help="A run to hold the latest level against: id, label or `latest`.")
+@click.option("--last", type=click.IntRange(min=1), default=RUNS, show_default=True, metavar="N", help="Only the newest N runs.")
+@database_option
+@json_option
+def history(
+    series: str | None,
+    suite: str | None,
+    metric: str | None,
+    filters: tuple[str, ...],
+    reference: str | None,
+    last: int,
+    database: str,
+    as_json: bool,
+) -> int:
+    """Show SERIES (the beginning of its key) over its runs; without it, the series that there are, those with a step for the worse first.
+
+    A point is a run: the median over its processes. From ten points on steps are looked for: a change of level by at least 1 %, firm where
+    two methods agree, provisional until five points have followed. Times are in s, ms or µs, memory in powers of two. Says what is there,
+    and judges no job: the exit code is 0.
+    """
+    from bench.errors import SelectionError
+    from bench.judge.evidence import load_evidence
+    from bench.judge.history import find_series, runs_at_rest, series_of
+    from bench.judge.history import history as read
+    from bench.judge.sides import demand_axes, filtered
+    from bench.judge.thresholds import ERROR_SHARE, RULES
+    from bench.store import Store
+    from bench.suite import parse_filters
+
+    judged = [name for name in RULES if name != ERROR_SHARE]
+    if metric is not None and metric not in judged:
+        raise SelectionError(f"{metric!r} has no history. There are: {', '.join(judged)}")
+    wanted = parse_filters(filters)
+    with Store.open(database, create=False, read_only=True) as store:
+        for notice in store.notices:
+            note(notice)
+        runs = runs_at_rest(store, suite=suite, last=last)
+        if not runs:
+            raise SelectionError(f"there is no finished run{f' of suite {suite}' if suite else ''} yet. `bench run` makes one")
+        pinned = store.find_run(reference) if reference is not None else None
+        case_key = find_series(store, runs, series, judged) if series is not None else None
+        evidence = load_evidence(store, runs, case_key=case_key)
+    demand_axes([evidence], wanted)
+    known = series_of(filtered(evidence, wanted), [metric] if metric else judged)
+    chosen = [key for key in known if key.startswith(series or "")]
+    if not chosen:
+        raise SelectionError(f"no series answers to what was asked. `bench history{database_words()}` lists them")
+    found = [read(*known[key], evidence) for key in chosen]
+    if as_json:
+        say_json([_data(one) for one in found])
+    elif series:
+        _show(found[0], pinned.id if pinned else None)
+    else:
+        _list(found)
+    return 0
+
+
+def _data(history: History) -> dict[str, Any]:
+    series = history.series
+    return {
+        "series": series.key,
+        "metric": series.metric,
+        "subject": dict(series.case.subject),
+        "point": series.case.point_data(),
+        "arm": series.arm,
+        "points": [
+            {
+                "run": point.run.id,
+                "started_at": point.run.started_at,
+                "value": point.value,
+                "n": point.n,
+                "revision": point.revision,
+                "environment": [asdict(difference) for difference in point.environment],
+            }
+            for point in history.points
+        ],
+        "steps": [{**asdict(step), "event": step.is_event} for step in history.steps],
+        "screening": asdict(history.screening) if history.screening else None,
+        "drift": history.drift,
+    }
+
+
+def _list(found: Sequence[History]) -> None:
+    from bench.cli.verdicts import row_namer
+    from bench.report.units import in_unit, metric_unit
+
+    name = row_namer(one.series.case for one in found)
+    ordered = sorted(found, key=lambda one: (not any(step.is_event for step in one.steps), -len(one.points)))
+    rows = [
+        (
+            one.series.key[:SHORT_KEY],
+            name(one.series.case) + ("" if one.series.arm == "-" else f" [{one.series.arm}]"),
+            one.series.metric,
+            str(len(one.points)),
+            in_unit(one.points[-1].value, metric_unit(one.series.metric)) if one.points else "–",
+            "; ".join(f"{step_words(step)} at {one.points[step.change.index].run.started_at[:10]}" for step in one.steps) or "–",
+        )
+        for one in ordered[:SERIES_SHOWN]
+    ]
+    say(table(("series", "what", "metric", "points", "latest", "steps"), rows, right=(3, 4), widest=90))
+    if len(found) > SERIES_SHOWN:
+        say(f"\n{len(found) - SERIES_SHOWN} series more: --filter, --metric and --suite choose among them")
+    say(f"\nOne in full: bench history {rows[0][0]}{database_words()}")
+
+
+def step_words(step: Step) -> str:
+    """`1.05× worse, firm`, `0.97× better, weak, provisional`, `1.10× worse, firm, recovered`."""
+    words = [f"{step.change.ratio:.3f}× {'worse' if step.worse else 'better'}", "firm" if step.change.firm else "weak"]
+    words += [word for word, holds in (("provisional", step.change.provisional), ("recovered", step.recovered)) if holds]
+    return ", ".join(words)
+
+
+def _show(history: History, pinned: str | None) -> None:
+    from bench.cli.verdicts import row_namer
+    from bench.judge.history import FEWEST_FOR_STEPS
+    from bench.report.units import in_unit, metric_unit
+
+    series, points = history.series, history.points
+    unit = metric_unit(series.metric)
+    say(f"{plain(row_namer([series.case])(series.case))}, {series.metric}, series {series.key}")
+    parameters = ", ".join(
+        f"{name}={value}" for name, value in {**series.case.point_data(), **series.case.params}.items() if name != "params"
+    )
+    say(plain(parameters) + "\n")
+    if not points:
+        say("no run has a usable number of it")
+        return
+    low, high = min(point.value for point in points), max(point.value for point in points)
+    at = {step.change.index: step for step in history.steps}
+    rows = []
+    for index in range(max(0, len(points) - POINTS_SHOWN), len(points)):
+        point = points[index]
+        remarks = [step_words(at[index])] if index in at else []
+        remarks += [f"{fact.name} changed" for fact in point.environment[:3]]
+        if len(point.environment) > 3:
+            remarks.append(f"{len(point.environment) - 3} facts more changed")
+        value = in_unit(point.value, unit)
+        rows.append(
+            (
+                point.run.started_at[:16],
+                value,
+                _bar(point.value, low, high),
+                str(point.n),
+                point.run.id[:13],
+                point.revision,
+                "; ".join(remarks),
+            )
+        )
+    say(
+        table(
+            ("started", "median", f"{in_unit(low, unit)} to {in_unit(high, unit)}", "n", "run", "revision", ""),
+            rows,
+            right=(1, 3),
+            widest=90,
+        )
+    )
+    if len(points) > POINTS_SHOWN:
+        say(f"\n{len(points) - POINTS_SHOWN} older points are not shown (--json has all)")
+    if history.screening is not None:
+        say(f"\n{history.screening.words}")
+    if len(points) < FEWEST_FOR_STEPS:
+        say(f"{len(points)} of the {FEWEST_FOR_STEPS} points from which on steps are looked for")
+        return
+    for step in history.steps:
+        point = points[step.change.index]
+        cause = f"; {', '.join(step.environment)} changed at that point too" if step.environment else ""
+        say(plain(f"step at {point.run.started_at[:16]} ({point.revision or 'revision not known'}): {step_words(step)}{cause}"))
+    if not history.steps:
+        say("no step found")
+    if history.drift is not None and history.drift > 1:
+        say(f"the latest level is {history.drift:.3f}× the best one")
+    if pinned is not None:
+        _say_reference(history, pinned)
+
+
+def _say_reference(history: History, pinned: str) -> None:
+    reference = next((point for point in history.points if point.run.id == pinned), None)
+    if reference is None or history.latest is None:
+        say(f"the reference run {plain(pinned)} has no number of this series")
+        return
+    say(f"the latest level is {history.latest / reference.value:.3f}× the reference {plain(pinned)}")
+
+
+def _bar(value: float, low: float, high: float) -> str:
+    """Where `value` lies between the least and the largest point."""
+    place = 0 if high == low else round((math.log(value) - math.log(low)) / (math.log(high) - math.log(low)) * (BAR_CELLS - 1))
+    return "·" * place + "●"

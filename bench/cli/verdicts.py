@@ -1,0 +1,187 @@
+"""A comparison as people read it: for a terminal and as Markdown, what is not the same first, with the band, the interval and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bench.cli.terminal import table
+from bench.plaintext import plain
+from bench.records import FIXED_AXES, Case, Scalar
+
+if TYPE_CHECKING:
+    from bench.judge.answer import Answer
+    from bench.judge.compare import Comparison
+    from bench.judge.environment_diff import Difference
+    from bench.judge.evidence import Evidence
+    from bench.judge.verdict import Ratio, Verdict
+
+MARKDOWN_BYTES = 60_000
+"""More than a summary of a CI step shows."""
+SETTLING_SHOWN = 3
+FACTS_SHOWN = 12
+RUNS_SHOWN = 3
+HEADS = ("verdict", "what", "metric", "first", "second", "second / first", "99 % interval", "band", "n", "why")
+_RIGHT = (3, 4, 5, 7, 8)
+
+
+def row_namer(cases: Iterable[Case]) -> Callable[[Case], str]:
+    """Names a case by its subject and the axes that differ between `cases`."""
+    known = {id(case): case for case in cases}.values()
+    names = ("workload", *FIXED_AXES, *dict.fromkeys(name for case in known for name in case.params))
+    differ = [name for name in names if len({repr(_value(case, name)) for case in known}) > 1]
+    if "model" in differ:
+        # A model's dimensions follow from its name, and would fill the line.
+        models = {repr(_value(case, "model")) for case in known}
+        differ = [
+            name
+            for name in differ
+            if name in ("model", *FIXED_AXES)
+            or len({(repr(_value(case, "model")), repr(_value(case, name))) for case in known}) > len(models)
+        ]
+
+    def name(case: Case) -> str:
+        values = ((axis, _value(case, axis)) for axis in differ)
+        return " ".join((case.subject_label, *(f"{axis}={value}" for axis, value in values if value is not None)))
+
+    return name
+
+
+def _value(case: Case, axis: str) -> Scalar:
+    try:
+        return case.axis_value(axis)
+    except KeyError:
+        return None
+
+
+def _number(value: float | None, metric: str) -> str:
+    from bench.judge.thresholds import ERROR_SHARE
+    from bench.report.units import digits, in_unit, metric_unit
+
+    if value is None:
+        return "–"
+    return f"{digits(value * 100)} %" if metric == ERROR_SHARE else in_unit(value, metric_unit(metric))
+
+
+def _ratio(ratio: Ratio | None) -> tuple[str, str]:
+    from bench.report.units import EN_DASH
+
+    if ratio is None:
+        return "–", "–"
+    within = f"{ratio.interval.low:.3f}{EN_DASH}{ratio.interval.high:.3f}" if ratio.interval else "–"
+    return f"{ratio.value:.3f}×", within
+
+
+def _cells(verdict: Verdict, name: str) -> tuple[str, ...]:
+    metric = verdict.series.metric
+    shown = verdict.reader_word if verdict.reader_word == verdict.word else f"{verdict.reader_word} ({verdict.word})"
+    why = "; ".join((verdict.reason, *((verdict.accepted,) if verdict.accepted else ()), *verdict.notes))
+    if verdict.kind == "status":
+        first, second = verdict.first.outcome, verdict.second.outcome
+    else:
+        first, second = _number(verdict.first.median, metric), _number(verdict.second.median, metric)
+    band = "–" if verdict.threshold is None else f"±{verdict.threshold.relative * 100:.2g} %"
+    return (
+        shown, name, metric, first, second, *_ratio(verdict.ratio), band, f"{verdict.first.n}/{verdict.second.n}", why,
+    )  # fmt: skip
+
+
+def side_line(evidence: Evidence) -> str:
+    """One side in a line: what it is called, its runs, when, and of which revision."""
+    run = evidence.runs[0]
+    revision = ", ".join(
+        f"{item.name} {(item.commit or '')[:12] or item.version or item.diff_hash or '?'}{' (edited)' if item.dirty else ''}"
+        for item in run.revision
+    )
+    ids = ", ".join(run.id for run in evidence.runs[:RUNS_SHOWN]) + (", …" if len(evidence.runs) > RUNS_SHOWN else "")
+    return f"{evidence.name} (run {ids}, {run.suite}, {run.started_at[:19]}{', of ' + revision if revision else ''})"
+
+
+def _fact(difference: Difference) -> str:
+    sides = (", ".join(map(str, values)) or "not known" for values in (difference.first, difference.second))
+    return f"{'hardware' if difference.hard else 'environment'}: {difference.name}: {' → '.join(sides)}"
+
+
+def _totals(comparison: Comparison) -> list[str]:
+    lines = []
+    for total in comparison.totals:
+        left = ", ".join(f"{count} {word}" for word, count in total.left_out.items())
+        rows = f"{total.n} row{'s' if total.n > 1 else ''} of both sides" + (f"; left out: {left}" if left else "")
+        lines.append(f"{total.workload}, {total.metric}: geometric mean {total.ratio:.3f}× over {rows}")
+    return lines
+
+
+def _preface(comparison: Comparison) -> list[str]:
+    facts = [_fact(difference) for difference in comparison.environment]
+    if len(facts) > FACTS_SHOWN:
+        facts = [*facts[:FACTS_SHOWN], f"{len(facts) - FACTS_SHOWN} facts more (--format json has all)"]
+    moved = Counter(str(verdict.word) for verdict in comparison.canaries if verdict.ratio is not None)
+    canaries = [f"canaries: {', '.join(f'{count} {word}' for word, count in moved.items())}"] if moved else []
+    return [*(f"! {banner}" for banner in comparison.banners), *facts, *canaries]
+
+
+def _shown(comparison: Comparison, *, everything: bool) -> tuple[list[Verdict], str]:
+    """The rows to show, and what is said of those that are not."""
+    if everything:
+        return list(comparison.verdicts), ""
+    rows = [verdict for verdict in comparison.verdicts if not _quiet(verdict)]
+    hidden = len(comparison.verdicts) - len(rows)
+    return rows, f"{hidden} rows without news are not shown (--all shows them)" if hidden else ""
+
+
+def _quiet(verdict: Verdict) -> bool:
+    screened = verdict.screening in ("clear", "learning") and verdict.word in ("ambiguous", "insufficient")
+    return screened or (verdict.word == "same" and verdict.kind == "value")
+
+
+def as_text(comparison: Comparison, answer: Answer, *, everything: bool) -> str:
+    """For a terminal. `everything`: with the rows that are the same."""
+    rows, hidden = _shown(comparison, everything=everything)
+    name = row_namer(verdict.series.case for verdict in comparison.verdicts)
+    lines = [f"first:  {side_line(comparison.first)}", f"second: {side_line(comparison.second)}", *_preface(comparison), ""]
+    lines = [plain(line) for line in lines]
+    if rows:
+        lines += [table(HEADS, [_cells(verdict, name(verdict.series.case)) for verdict in rows], right=_RIGHT, widest=110), ""]
+    lines += [plain(line) for line in (*([hidden] if hidden else []), *_totals(comparison))]
+    settling = list(dict.fromkeys(verdict.settle for verdict in rows if verdict.settle))
+    if settling:
+        lines.append("to settle what can't be told, on both sides:")
+        lines += [f"  {plain(command)}" for command in settling[:SETTLING_SHOWN]]
+        if len(settling) > SETTLING_SHOWN:
+            lines.append(f"  … and {len(settling) - SETTLING_SHOWN} commands more (--format json has all)")
+    return "\n".join([*lines, "", f"{answer.headline}: {plain(answer.why)}"])
+
+
+def as_markdown(comparison: Comparison, answer: Answer, *, everything: bool) -> str:
+    """At most 60 KB, for the summary of a CI step: the answer first, the table folded where it is long."""
+    rows, hidden = _shown(comparison, everything=everything)
+    name = row_namer(verdict.series.case for verdict in comparison.verdicts)
+    head = [f"## {_cell(answer.headline)}", "", f"{_cell(answer.why)}.", ""]
+    head += [f"- first: {_cell(side_line(comparison.first))}", f"- second: {_cell(side_line(comparison.second))}"]
+    head += [f"- {_cell(line)}" for line in (*_preface(comparison), *_totals(comparison), *([hidden] if hidden else []))]
+    lines = [f"| {' | '.join(map(_cell, _cells(verdict, name(verdict.series.case))))} |" for verdict in rows]
+    start = [f"| {' | '.join(HEADS)} |", "|" + " --- |" * len(HEADS)] if lines else []
+    kept: list[str] = []
+    left = MARKDOWN_BYTES - sum(len(line.encode()) + 1 for line in (*head, *start)) - 200
+    for line in lines:
+        left -= len(line.encode()) + 1
+        if left < 0:
+            break
+        kept.append(line)
+    cut = [f"\n{len(lines) - len(kept)} rows more do not fit here."] if len(kept) < len(lines) else []
+    fold = (["<details><summary>Rows</summary>", ""], ["", "</details>"]) if len(kept) > 30 else ([], [])
+    return "\n".join([*head, "", *fold[0], *start, *kept, *cut, *fold[1]]) + "\n"
+
+
+def _cell(text: str) -> str:
+    """Text that can neither end a cell nor become markup."""
+    flat = plain(" ".join(text.split()))
+    for character in "\\`*_[]|#~":
+        flat = flat.replace(character, "\\" + character)
+    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def counts_by_word(verdicts: Sequence[Verdict]) -> Mapping[str, int]:
+    """Rows by verdict, in full."""
+    return dict(Counter(str(verdict.word) for verdict in verdicts))

@@ -1,0 +1,115 @@
+"""What a comparison comes to: one sentence and an exit code.
+
+0: judged, nothing worse. 1: something is worse, what is missing and what stopped running included. 3: could not judge. Nothing that could
+not be judged is ever reported as fine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bench.judge.compare import Comparison
+from bench.judge.screen import Sight
+from bench.judge.thresholds import RULES, Manner
+from bench.judge.verdict import READER_WORDS, Kind, Verdict, Word
+
+FINE, SOMETHING_WORSE, COULD_NOT_JUDGE = 0, 1, 3
+
+
+class FailOn(StrEnum):
+    """From which verdict on the exit code is 1."""
+
+    WORSE = "worse"
+    AMBIGUOUS = "ambiguous"
+    """What is worse, ambiguous or insufficient."""
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The exit code, and why it is that."""
+
+    exit_code: int
+    headline: str
+    """The five words with their counts."""
+    why: str
+
+
+def answer(comparison: Comparison, fail_on: FailOn = FailOn.WORSE) -> Answer:
+    """What the rows come to."""
+    counts = Counter(verdict.reader_word for verdict in comparison.verdicts if not _unremarkable(verdict))
+    quiet = Counter(verdict.screening for verdict in comparison.verdicts if _unremarkable(verdict))
+    headline = ", ".join(f"{counts[word]} {word}" for word in READER_WORDS if counts[word])
+    headline = ", ".join(part for part in (headline, *(f"{count} {sight}" for sight, count in quiet.items())) if part) or "no rows"
+    code, why = _decided(comparison, fail_on)
+    accepted = sum(verdict.accepted is not None for verdict in comparison.verdicts)
+    why += f" ({accepted} accepted)" if accepted else ""
+    return Answer(code, headline, why)
+
+
+def _decided(comparison: Comparison, fail_on: FailOn) -> tuple[int, str]:
+    verdicts = comparison.verdicts
+    if not verdicts:
+        return COULD_NOT_JUDGE, "the sides have no rows: nothing was compared"
+    worse = [verdict for verdict in verdicts if is_worse(verdict)]
+    shift = comparison.mass_shift
+    blamed = worse
+    if shift is not None and shift.machine_changed and shift.word is Word.WORSE:
+        blamed = [verdict for verdict in worse if not _noisy(verdict)]
+    if blamed and fail_on is not FailOn.NEVER:
+        return SOMETHING_WORSE, f"{_rows(blamed)} worse"
+    if shift is not None and blamed is not worse:
+        return COULD_NOT_JUDGE, shift.text
+    judged = [verdict for verdict in verdicts if _says_something(verdict)]
+    learning = sum(verdict.screening == Sight.LEARNING for verdict in verdicts)
+    if not judged and learning:
+        return FINE, f"{learning} series are still learning, and nothing else can be judged yet"
+    if not judged:
+        return COULD_NOT_JUDGE, "no row could be judged: " + _why_not(verdicts)
+    if fail_on is FailOn.NEVER:
+        return FINE, "asked never to fail"
+    open_ = [v for v in verdicts if v.word in (Word.AMBIGUOUS, Word.INSUFFICIENT) and not _unremarkable(v)]
+    if fail_on is FailOn.AMBIGUOUS and open_:
+        return SOMETHING_WORSE, f"{_rows(open_)} ambiguous or insufficient"
+    cut_off = [v for v in verdicts if v.word is Word.MISSING and not v.counts and "stopped before it" in v.reason]
+    if cut_off:
+        return COULD_NOT_JUDGE, f"{_rows(cut_off)} missing because the run is not whole"
+    return FINE, f"nothing is worse among {len(judged)} judged rows" + (
+        f"; {learning} series are still learning" if learning else ""
+    )
+
+
+def _unremarkable(verdict: Verdict) -> bool:
+    """What a screen found nothing in, or cannot yet: ambiguous by its word, and nobody's business."""
+    return verdict.screening in (Sight.CLEAR, Sight.LEARNING) and verdict.word in (Word.AMBIGUOUS, Word.INSUFFICIENT)
+
+
+def is_worse(verdict: Verdict) -> bool:
+    """Whether a verdict fails a job: worse, or gone though it was asked for."""
+    return verdict.counts and verdict.word in (Word.WORSE, Word.MISSING)
+
+
+def _noisy(verdict: Verdict) -> bool:
+    rule = RULES.get(verdict.series.metric)
+    return rule is not None and rule.manner is Manner.NOISY
+
+
+def _says_something(verdict: Verdict) -> bool:
+    if verdict.kind is Kind.STATUS:
+        return verdict.word in (Word.WORSE, Word.BETTER)
+    return verdict.word in (Word.WORSE, Word.BETTER, Word.SAME, Word.AMBIGUOUS)
+
+
+def _rows(verdicts: Sequence[Verdict]) -> str:
+    return f"{len(verdicts)} row{' is' if len(verdicts) == 1 else 's are'}"
+
+
+def _why_not(verdicts: Sequence[Verdict]) -> str:
+    counts: dict[str, int] = {}
+    for verdict in verdicts:
+        word = "ran on neither side" if verdict.word is Word.SAME else str(verdict.word)
+        counts[word] = counts.get(word, 0) + 1
+    return ", ".join(f"{count} {word}" for word, count in sorted(counts.items(), key=lambda entry: -entry[1]))

@@ -1,0 +1,225 @@
+"""Judges a run against the nights before it: a screen of every time, confirmed by a second night; exact rules for all that has no noise.
+
+*Times.* The median of tonight's processes is screened against the last twenty nights (`bench.judge.screen`). A suspect alone is no finding:
+one value in some hundreds is beyond any limit. It is worse, or better, where last night was beyond the limit of the nights before it as
+well, and tonight is beyond that very limit, so that one odd night proves nothing. Confirming costs a day and divides the rate of false
+alarms by about ten. Where the environment has changed since those nights, it stays ambiguous: the code cannot be told from it.
+
+*Memory, sizes, errors* are held against the night whose median is the median of all, so that neither an outlier nor yesterday's growth is
+the measure. *Statuses* are held against the last night on which the case ran.
+
+A series with fewer than ten nights is learning. One without a suspect is not called the same: a screen shows no equality.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bench.judge.compare import STATUS, Comparison, is_crowded
+from bench.judge.environment_diff import compared_environments, differences, environments_of, gpus
+from bench.judge.evidence import Evidence, TrialRow
+from bench.judge.screen import FEWEST, FLOOR, Screening, Sight, screen
+from bench.judge.statuses import judge_statuses, leading, outcome
+from bench.judge.thresholds import CROWDED, OTHER_GPU, RULES, SPEED, Manner, absolute_floor
+from bench.judge.totals import mass_shift, totals
+from bench.judge.values import Sides, read
+from bench.judge.verdict import Kind, Ratio, Series, SideReading, Threshold, Verdict, Word
+from bench.records import Case, RunState, Status
+from bench.stats import median
+
+NIGHTS = 21
+"""Earlier runs that are looked at: a window, and the night that confirms."""
+EXPECTED_IN = 5
+"""A case that half of so many last nights had is expected."""
+
+Night = Sequence[TrialRow]
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One case and arm on one hardware by one method, night by night, tonight last."""
+
+    case: Case
+    case_key: str
+    arm: str
+    nights: tuple[Night, ...]
+
+    def series(self, metric: str) -> Series:
+        row = self.nights[-1][0]
+        return Series(self.case, self.case_key, metric, row.hard_hash, row.method_version, self.arm)
+
+
+def regress(before: Evidence, tonight: Evidence) -> Comparison:
+    """The judgement of one run against earlier ones of its suite. `before` holds those, oldest first."""
+    order = {run.id: place for place, run in enumerate((*before.runs, *tonight.runs))}
+    cases = {**before.cases, **tonight.cases}
+    environments = {**before.environments, **tonight.environments}
+    everything = replace(before, environments=environments, cases=cases)
+    verdicts: list[Verdict] = []
+    canaries: list[Verdict] = []
+    for line in _lines(before, tonight, order, cases):
+        into = canaries if tonight.is_canary(line.case_key) else verdicts
+        into += _judged(line, everything)
+    verdicts += _missing(before, tonight)
+    newest = before.runs[-1].id if before.runs else ""
+    last = [row for row in before.trials if row.run_id == newest]
+    yesterday = replace(
+        before, environments={row.environment_id: environments[row.environment_id] for row in last}, trials=tuple(last)
+    )
+    environment = compared_environments(yesterday, tonight) if last else ()
+    machine_changed = bool(environment) or (bool(last) and gpus(yesterday) != gpus(tonight))
+    shift = mass_shift(verdicts, canaries, machine_changed=machine_changed)
+    banners = [f"the environment differs from last night's in {len(environment)} facts"] if environment else []
+    banners += [f"tonight's run {run.id[:13]} ended as {run.state}" for run in tonight.runs if run.state is not RunState.FINISHED]
+    banners += [shift.text] if shift else []
+    ordered = sorted(verdicts, key=lambda verdict: (_rank(verdict), verdict.series.case_key, verdict.series.metric))
+    return Comparison(
+        before, tonight, environment, tuple(ordered), tuple(canaries), totals(verdicts), shift, tuple(banners),
+    )  # fmt: skip
+
+
+def _rank(verdict: Verdict) -> int:
+    order = (Word.WORSE, Word.MISSING, Word.AMBIGUOUS, Word.BETTER)
+    clear = verdict.screening == Sight.CLEAR and verdict.word is Word.AMBIGUOUS
+    return len(order) if clear or verdict.word not in order else order.index(verdict.word)
+
+
+def _lines(before: Evidence, tonight: Evidence, order: Mapping[str, int], cases: Mapping[str, Case]) -> list[_Line]:
+    rows: dict[tuple[str, str, str, int], dict[str, list[TrialRow]]] = {}
+    for row in (*before.trials, *tonight.trials):
+        rows.setdefault((row.case_key, row.arm, row.hard_hash, row.method_version), {}).setdefault(row.run_id, []).append(row)
+    ours = {run.id for run in tonight.runs}
+    found = []
+    for (case_key, arm, *_), by_run in sorted(rows.items()):
+        own = [row for run_id in sorted(by_run.keys() & ours) for row in by_run[run_id]]
+        if own:
+            earlier = tuple(by_run[run_id] for run_id in sorted(by_run.keys() - ours, key=order.__getitem__))
+            found.append(_Line(cases[case_key], case_key, arm, (*earlier, own)))
+    return found
+
+
+def _missing(before: Evidence, tonight: Evidence) -> list[Verdict]:
+    recent = [run.id for run in before.runs[-EXPECTED_IN:]]
+    seen: dict[tuple[str, str], set[str]] = {}
+    example: dict[tuple[str, str], TrialRow] = {}
+    for row in before.trials:
+        if row.run_id in recent and row.status is Status.OK:
+            seen.setdefault((row.case_key, row.arm), set()).add(row.run_id)
+            example[row.case_key, row.arm] = row
+    here = {(row.case_key, row.arm) for row in tonight.trials}
+    whole = all(run.state is RunState.FINISHED for run in tonight.runs)
+    found = []
+    for key in sorted(seen.keys() - here):
+        if 2 * len(seen[key]) >= len(recent) and not before.is_canary(key[0]):
+            row = example[key]
+            series = Series(before.cases[key[0]], key[0], STATUS, row.hard_hash, row.method_version, key[1])
+            reason = f"it ran on {len(seen[key])} of the last {len(recent)} nights" + (
+                "" if whole else "; the run stopped before it"
+            )
+            sides = SideReading(0, None, "ok"), SideReading(0, None, "no rows")
+            found.append(Verdict(series, Word.MISSING, Kind.STATUS, reason, *sides, counts=whole))
+    return found
+
+
+def _judged(line: _Line, evidence: Evidence) -> list[Verdict]:
+    earlier, own = line.nights[:-1], line.nights[-1]
+    if not earlier:
+        reason = "the first night of this case" + (
+            " on this hardware" if line.case_key in {row.case_key for row in evidence.trials} else ""
+        )
+        side = SideReading(0, None, outcome(_counts(own)))
+        return [Verdict(line.series(STATUS), Word.NEW, Kind.STATUS, reason, SideReading(0, None, "no rows"), side)]
+    reference = next((night for night in reversed(earlier) if leading(_counts(night)) is Status.OK), earlier[-1])
+    outcomes = outcome(_counts(reference)), outcome(_counts(own))
+    finding = judge_statuses(_counts(reference), _counts(own))
+    if finding is not None:
+        first, second = (SideReading(0, None, words) for words in outcomes)
+        return [Verdict(line.series(STATUS), finding.word, Kind.STATUS, finding.reason, first, second, settle=own[0].command)]
+    found = []
+    for metric, rule in RULES.items():
+        if metric in SPEED and line.case.device.endswith("-interpreter"):
+            continue
+        nights = [night for night in line.nights if _numbers(night, metric)]
+        if not nights or nights[-1] is not own or len(nights) < 2:
+            continue
+        if metric == "compile_cold_s" and max(median(_numbers(night, metric)) for night in nights) < rule.amount:
+            continue
+        judge = _screened if rule.manner is Manner.NOISY else _exact
+        found.append(judge(line, metric, nights, evidence, outcomes))
+    return found
+
+
+def _counts(rows: Night) -> Counter[Status]:
+    return Counter(row.status for row in rows)
+
+
+def _numbers(rows: Night, metric: str) -> list[float]:
+    """The usable numbers of one night."""
+    found = (row.medians.get(metric) for row in rows)
+    return [value for value in found if value is not None and math.isfinite(value) and (value > 0 or metric not in SPEED)]
+
+
+def _exact(line: _Line, metric: str, nights: Sequence[Night], _: Evidence, outcomes: tuple[str, str]) -> Verdict:
+    earlier = sorted((_numbers(night, metric) for night in nights[:-1]), key=median)
+    reading = read(Sides(metric, line.case.workload, {"": earlier[(len(earlier) - 1) // 2]}, {"": _numbers(nights[-1], metric)}))
+    first = SideReading(reading.n_first, reading.median_first, outcomes[0])
+    second = SideReading(reading.n_second, reading.median_second, outcomes[1])
+    return Verdict(
+        line.series(metric), reading.word, Kind.VALUE, reading.reason, first, second, reading.ratio, reading.threshold,
+        effect=reading.effect, notes=reading.notes,
+    )  # fmt: skip
+
+
+def _screened(line: _Line, metric: str, nights: Sequence[Night], evidence: Evidence, outcomes: tuple[str, str]) -> Verdict:
+    values = [median(_numbers(night, metric)) for night in nights]
+    floor = max(FLOOR, absolute_floor(metric, line.case.workload) / median(values[:-1]), _moved_floor(line.case, nights))
+    tonight = two_sided(values, floor)
+    word, reason = _confirmed(values, floor, tonight)
+    changed = differences(environments_of(evidence, nights[max(0, len(nights) - 3)]), environments_of(evidence, nights[-1]))
+    if word in (Word.WORSE, Word.BETTER) and changed:
+        names = ", ".join(difference.name for difference in changed[:5])
+        reason = f"{reason}; but {names} changed since: measure the old environment again to tell the code from it"
+        word = Word.AMBIGUOUS
+    first = SideReading(len(values) - 1, median(values[:-1]), outcomes[0])
+    second = SideReading(len(_numbers(nights[-1], metric)), values[-1], outcomes[1])
+    return Verdict(
+        line.series(metric), word, Kind.VALUE, reason, first, second,
+        Ratio(values[-1] / first.median) if first.median else None,
+        None if tonight.limit is None else Threshold(tonight.limit - 1, f"screen of {tonight.before} nights"),
+        screening=str(tonight.sight), settle=nights[-1][0].command if tonight.sight is Sight.SUSPECT and word is Word.AMBIGUOUS else None,
+    )  # fmt: skip
+
+
+def _moved_floor(case: Case, nights: Sequence[Night]) -> float:
+    """The floor where tonight ran on no GPU of the nights before, or beside others that held the cores; else 0."""
+    mine, theirs = ({row.gpu for row in rows} for rows in (nights[-1], [row for night in nights[:-1] for row in night]))
+    crowded = case.device == "cpu" and any(map(is_crowded, nights[-2:]))
+    return max(CROWDED if crowded else 0.0, 0.0 if mine & theirs else OTHER_GPU)
+
+
+def two_sided(values: Sequence[float], floor: float) -> Screening:
+    """The screen of the last value for the worse, and where that is clear, for the better."""
+    worse = screen(values, floor=floor)
+    if worse.sight is not Sight.CLEAR:
+        return worse
+    better = screen([1 / value for value in values], floor=floor)
+    if better.sight is not Sight.SUSPECT or better.ratio is None or better.limit is None:
+        return worse
+    return replace(better, ratio=1 / better.ratio)
+
+
+def _confirmed(values: Sequence[float], floor: float, tonight: Screening) -> tuple[Word, str]:
+    """Whether two nights in a row are beyond the limit of those before them, to one side."""
+    if tonight.sight is Sight.LEARNING:
+        return Word.INSUFFICIENT, f"learning: night {tonight.before + 1} of {FEWEST}"
+    before = values[:-2]
+    last_night, again = two_sided([*before, values[-2]], floor), two_sided([*before, values[-1]], floor)
+    both = [sight.ratio > 1 for sight in (last_night, again) if sight.sight is Sight.SUSPECT and sight.ratio is not None]
+    if both in ([True, True], [False, False]):
+        return Word.WORSE if both[0] else Word.BETTER, "beyond the limit of the nights before on two nights in a row"
+    if tonight.sight is Sight.CLEAR:
+        return Word.AMBIGUOUS, "screen_clear: no suspect, which does not show equality"
+    return Word.AMBIGUOUS, "suspect: beyond the limit tonight for the first time; a second night confirms it, or not"

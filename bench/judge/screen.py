@@ -1,0 +1,68 @@
+"""Screens the newest point of a series against its last twenty: a suspect to be measured again, or clear, and never a verdict.
+
+The limit is the smaller of two spreads on purpose, the median absolute deviation's and that of a 99 % prediction by Student's t: a
+suspect only costs another look, while a standard deviation that an outlier has blown up would miss what it should see. Below it lies a
+floor of 2 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bench.judge.student import critical
+from bench.stats import median, stdev
+
+WINDOW = 20
+FEWEST = 10
+FLOOR = 0.02
+MADS = 3.5
+MAD_TO_SD = 1.4826
+CONFIDENCE = 0.99
+
+
+class Sight(StrEnum):
+    """What a screen sees."""
+
+    SUSPECT = "suspect"
+    CLEAR = "clear"
+    LEARNING = "learning"
+    """Fewer than ten points before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Screening:
+    """The newest point beside those before it."""
+
+    sight: Sight
+    before: int
+    """Points that it was held against."""
+    ratio: float | None = None
+    """The newest over their median; None while the series is learning."""
+    limit: float | None = None
+    """The ratio beyond which it is suspect."""
+
+    @property
+    def words(self) -> str:
+        """In a sentence."""
+        if self.ratio is None or self.limit is None:
+            return f"the series is still learning: point {self.before + 1} of {FEWEST + 1}"
+        told = f"{self.ratio:.3f}× the median of the {self.before} before it, limit {self.limit:.3f}×"
+        return f"the latest point is {self.sight}: {told}"
+
+
+def screen(values: Sequence[float], *, floor: float = FLOOR) -> Screening:
+    """The screening of the last of `values`, all above zero; larger is worse. Raises ValueError without a value."""
+    if not values:
+        raise ValueError("nothing to screen")
+    before = [math.log(value) for value in values[:-1][-WINDOW:]]
+    if len(before) < FEWEST:
+        return Screening(Sight.LEARNING, len(before))
+    centre = median(before)
+    deviation = MADS * MAD_TO_SD * median([abs(value - centre) for value in before])
+    prediction = critical(CONFIDENCE, len(before) - 1) * stdev(before) * math.sqrt(1 + 1 / len(before))
+    limit = max(math.log1p(floor), min(deviation, prediction))
+    beyond = math.log(values[-1]) - centre
+    return Screening(Sight.SUSPECT if beyond > limit else Sight.CLEAR, len(before), math.exp(beyond), math.exp(limit))

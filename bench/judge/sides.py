@@ -1,0 +1,143 @@
+"""Finds the runs that a word of the command line means: a baseline, an id, a label, `latest`, a commit or `package==version`.
+
+A side is one run, or the shards of one. Of several runs that answer to a revision the newest finished one is meant, of the suite of the
+other side where there is one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from bench.errors import SelectionError
+from bench.judge.acceptances import resolve_baseline
+from bench.judge.evidence import Evidence
+from bench.records import FIXED_AXES, Case, Run, RunState, fingerprint
+
+if TYPE_CHECKING:
+    from bench.store import Store
+    from bench.suite import Filter
+
+_COMMIT = re.compile(r"[0-9a-f]{7,40}")
+HISTORY_RUNS = 8
+"""How many earlier runs of a suite are asked about the spread of its series."""
+
+
+def find_sides(store: Store, first: str, second: str, *, now: str) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+    """The runs of both sides. Raises SelectionError where a word means nothing, a baseline has ended, or both mean the same run."""
+    before, after = (_candidates(store, text, now) for text in (first, second))
+    chosen = after[0]
+    alike = [side for side in before if side[0].suite == chosen[0].suite and side[0].id != chosen[0].id]
+    other = (alike or before)[0]
+    if {run.id for run in other} == {run.id for run in chosen}:
+        raise SelectionError(f"{first!r} and {second!r} are the same run {chosen[0].id}: a run is compared with another one")
+    return other, chosen
+
+
+def find_side(store: Store, text: str, *, now: str) -> tuple[Run, ...]:
+    """The runs that one word means. Raises SelectionError where it means nothing, or a baseline has ended."""
+    return _candidates(store, text, now)[0]
+
+
+def nights_before(store: Store, tonight: Sequence[Run], *, most: int) -> list[Run]:
+    """The last finished runs of tonight's suite from before it, oldest first; those that only measured a row again are left out."""
+    start, ours = min(run.started_at for run in tonight), {run.id for run in tonight}
+    found = [
+        run
+        for run in store.runs(suite=tonight[0].suite)
+        if run.id not in ours and run.state is RunState.FINISHED and run.started_at < start and run.reason != "rerun"
+    ]
+    return found[:most][::-1]
+
+
+def _candidates(store: Store, text: str, now: str) -> list[tuple[Run, ...]]:
+    """The sides that `text` may mean, the likeliest first; never empty."""
+    baseline = resolve_baseline(store.baselines(), text, now=now)
+    if baseline is not None and baseline.run_id is not None:
+        return [(store.find_run(baseline.run_id),)]
+    runs = store.runs()
+    labelled = [run for run in runs if run.label is not None and run.label == text]
+    if len(labelled) > 1 and _are_shards(labelled):
+        return [tuple(sorted(labelled, key=lambda run: run.id))]
+    try:
+        return [(store.find_run(text),)]
+    except SelectionError as none_or_several:
+        of_revision: list[tuple[Run, ...]] = [(run,) for run in runs if _has_revision(run, text)]
+        if labelled or not of_revision:
+            raise SelectionError(
+                f"{none_or_several}. A commit or package==version that was under test is understood as well"
+            ) from None
+        finished = [side for side in of_revision if side[0].state is RunState.FINISHED]
+        return finished or of_revision
+
+
+def _are_shards(runs: Sequence[Run]) -> bool:
+    """Whether runs are different parts of one: the same but for their shard."""
+    shards = [run.options.get("shard") for run in runs]
+    without = {
+        fingerprint([run.suite_data, {**run.options, "shard": None, "seed": None, "device": None}, run.device]) for run in runs
+    }
+    return None not in shards and len({str(shard) for shard in shards}) == len(runs) and len(without) == 1
+
+
+def _has_revision(run: Run, text: str) -> bool:
+    name, equals, version = text.partition("==")
+    if equals:
+        return any(item.name == name and item.version == version for item in run.revision)
+    if not _COMMIT.fullmatch(text):
+        return False
+    return any(item.commit is not None and item.commit.startswith(text) for item in run.revision)
+
+
+class StillGoing(SelectionError):
+    """A run has no end yet, so that nothing can be said about what it lacks."""
+
+
+def demand_ended(runs: Sequence[Run]) -> None:
+    """Raises StillGoing for a run that is still going, or whose process died without a word."""
+    for run in runs:
+        if run.state is RunState.RUNNING:
+            raise StillGoing(
+                f"run {run.id} is still going, or its process died. Wait for its end, or go on with it: bench run --resume {run.id}"
+            )
+
+
+def earlier_runs(store: Store, first: Sequence[Run], second: Sequence[Run]) -> list[Run]:
+    """Finished runs of the second side's suite from before it, the newest ones, neither side among them."""
+    sides = {run.id for run in (*first, *second)}
+    start = min(run.started_at for run in second)
+    found = [
+        run
+        for run in store.runs(suite=second[0].suite)
+        if run.id not in sides and run.state is RunState.FINISHED and run.started_at < start
+    ]
+    return found[:HISTORY_RUNS]
+
+
+def filtered(evidence: Evidence, filters: Sequence[Filter]) -> Evidence:
+    """The rows for which every filter holds."""
+    kept = {key for key, case in evidence.cases.items() if all(_holds(case, wanted) for wanted in filters)}
+    trials = tuple(row for row in evidence.trials if row.case_key in kept or evidence.is_canary(row.case_key))
+    return replace(evidence, trials=trials)
+
+
+def demand_axes(sides: Sequence[Evidence], filters: Sequence[Filter]) -> None:
+    """Raises SelectionError where a filter names an axis that no case has."""
+    cases = [case for evidence in sides for case in evidence.cases.values()]
+    known = {"workload", *FIXED_AXES, *(name for case in cases for name in (*case.params, *case.subject))}
+    for wanted in filters:
+        if wanted.axis not in known:
+            near = get_close_matches(wanted.axis, sorted(known), n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise SelectionError(f"no row has the axis {wanted.axis!r}{hint}. There are: {', '.join(sorted(known))}")
+
+
+def _holds(case: Case, wanted: Filter) -> bool:
+    try:
+        value = case.axis_value(wanted.axis)
+    except KeyError:
+        return False
+    return (str(value).lower() if isinstance(value, bool) else str(value)) in wanted.values
