@@ -82,7 +82,7 @@ def selftest(device: str, no_wait: bool, equal_runs: tuple[str, ...], database: 
     """Prove our own numbers: measure what is known beforehand, through the same path as every run.
 
     Calls that do nothing, busy waits of known length, a known allocation, an injected slow-down of 2, 5 and 10 %, other timers on the
-    same call, and the spread between processes. At most 60 s on a CPU, 100 s on a GPU. Exit code 0: all within tolerance; 1: a miss;
+    same call, and the spread between processes. At most 60 s on a CPU, 150 s on a GPU. Exit code 0: all within tolerance; 1: a miss;
     3: something could not be judged here, and the table says why.
 
     With --aa the verdicts are proved instead: processes of equal runs are dealt to two sides and compared, and so are the runs with each
