@@ -131,8 +131,9 @@ report: $(READY)
 
 # -- keeping it right --------------------------------------------------------------------------------------------------------
 
+# Several tests at a time: each process has locks, caches and servers of its own.
 test: $(READY_DEV)
-	@exec $(PYTHON) -m pytest $(PYTEST_ARGS)
+	@exec $(PYTHON) -m pytest --numprocesses auto $(PYTEST_ARGS)
 
 soak: $(READY_DEV)
 	@exec $(PYTHON) -m pytest -m soak --timeout 0 $(PYTEST_ARGS)

@@ -33,7 +33,7 @@ class Report:
 def selftest(
     device: Device, *, wait: bool = True, progress: Callable[[str], None] = lambda _text: None, budget_s: float | None = None
 ) -> Report:
-    """All parts on `device`, at most 60 s on a CPU and 100 s on a GPU; what there is no time for cannot be told.
+    """All parts on `device`, at most 60 s on a CPU and 150 s on a GPU; what there is no time for cannot be told.
 
     Raises LockError where another run holds the device and `wait` is false, DeviceError where torch does not see the GPU, and
     KeyboardInterrupt on Ctrl-C and TERM.
