@@ -1,0 +1,255 @@
+"""`bench plan`: what a training step will need, what fits, and what to switch on, before anybody rents a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bench.cli.options import database_option, json_option
+from bench.cli.terminal import note, say, say_json, table
+from bench.plan.spec import DEFAULTS, MODELLED
+
+if TYPE_CHECKING:
+    from bench.plan.fits import Choice
+    from bench.plan.published import Figure
+    from bench.plan.spec import ModelSpec, TrainSpec
+    from bench.plan.terms import Prediction
+
+GIB = 2**30
+SLOTS = tuple(slot for slot, known in MODELLED.items() if len(known) > 1)
+
+
+def _technique_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An option for each slot that has formulas, named as in suites."""
+    for slot in reversed(SLOTS):
+        words = f"{', '.join(MODELLED[slot])}; default: {DEFAULTS[slot]}"
+        function = click.option(f"--{slot.replace('_', '-')}", slot, metavar="NAME", help=words)(function)
+    return function
+
+
+@click.command()
+@click.option("--model", "model_name", metavar="NAME|FILE", default="llama-3-8b", show_default=True,
+              help="A model of `bench list models`, or a config.json.")  # fmt: skip
+@click.option("--seq-len", type=click.IntRange(1), default=4096, show_default=True, help="Tokens of a sequence.")
+@click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Sequences of a micro-batch, on each GPU.")
+@click.option("--accumulation", type=click.IntRange(1), default=1, show_default=True, help="Micro-batches of a step.")
+@click.option("--dropout", type=click.FloatRange(0, 1, max_open=True), default=0.0, show_default=True, help="Of attention weights.")
+@click.option("--lora-rank", type=click.IntRange(1), default=16, show_default=True, help="Of adapters.")
+@click.option("--gpu", metavar="NAME", help="A GPU by name, such as h200, h100, a100-80gb, rtx-4090.")
+@click.option("--gpu-memory", metavar="SIZE", help="Its memory instead: 80GB (1e9) or 79.1GiB (2^30).")
+@click.option("--world-size", type=click.IntRange(1), default=1, show_default=True, help="GPUs that train together.")
+@click.option("--sharding", metavar="NAME", help="none, ddp, zero1, zero2, zero3 or fsdp2; default: fsdp2 for several GPUs.")
+@click.option("--offload", metavar="NAME", default="none", show_default=True, help="none, optimizer or parameters.")
+@_technique_options
+@click.option("--explain", is_flag=True, help="The published figures behind it, and what real code does at the same shape.")
+@click.option("--terms", "all_terms", is_flag=True, help="Every term of the peak with its formula and source.")
+@click.option("--figure", type=click.Path(dir_okay=False, path_type=Path), help="Draw the ways as stacked bars into this file.")
+@click.option("--emit", metavar="TOOL", help="Settings of a row for hf, deepspeed, accelerate or torchtune.")
+@click.option(
+    "--row", type=click.IntRange(0), default=0, show_default=True, help="Which row --emit and --terms are for; 0 is as asked for."
+)
+@click.option("--validate", is_flag=True, help="The error table of all measured training steps on CUDA.")
+@click.option(
+    "--grid", type=click.Path(file_okay=False, path_type=Path), help="Write the suites that validate predictions into this folder."
+)
+@database_option
+@json_option
+def plan(
+    model_name: str,
+    gpu: str | None,
+    gpu_memory: str | None,
+    sharding: str | None,
+    explain: bool,
+    all_terms: bool,
+    figure: Path | None,
+    emit: str | None,
+    row: int,
+    validate: bool,
+    grid: Path | None,
+    database: str,
+    as_json: bool,
+    **asked: Any,
+) -> int:
+    """Predict the peak of a training step by cause and phase, and say what fits.
+
+    Sizes are of one GPU and of memory that PyTorch has allocated. Without --gpu or --gpu-memory nothing is said of what fits.
+
+    \b
+    bench plan --model llama-3-8b --seq-len 16384 --gpu h200
+    bench plan --model config.json --seq-len 8192 --gpu-memory 80GB --world-size 8 --precision bf16_master
+    bench plan --explain
+    """
+    from bench.plan.spec import PlanError, TrainSpec, model_named
+
+    if explain:
+        _explain(as_json)
+        return 0
+    if validate or grid is not None:
+        from bench.cli import plan_checks
+
+        if grid is not None:
+            plan_checks.write_grid(grid)
+        return plan_checks.validate(database, as_json=as_json) if validate else 0
+    model = model_named(model_name)
+    chosen = {name: value for name, value in asked.items() if value is not None}
+    several = asked["world_size"] > 1
+    train = TrainSpec(**chosen, sharding=sharding or ("fsdp2" if several else "none"))
+    memory = _memory(gpu, gpu_memory)
+    ways = _ways(model, train, memory)
+    if (row or emit or figure) and row >= max(1, len(ways)):
+        raise PlanError(
+            f"there is no row {row}: rows are 0 to {max(0, len(ways) - 1)}" + ("" if ways else "; --gpu or --gpu-memory gives more")
+        )
+    of_row = ways[row].train if ways else train
+    if emit is not None:
+        from bench.plan.emit import settings
+
+        say(settings(emit, model, of_row))
+        return 0
+    from bench.plan.predict import predict_step
+
+    prediction = predict_step(model, of_row)
+    if figure is not None:
+        _draw(figure, model, ways, memory, f"{model.name}, {train.seq_len} tokens, batch {train.batch}")
+    if as_json:
+        say_json(_as_json(model, of_row, prediction, ways, memory))
+        return 0
+    _show(model, of_row, prediction, all_terms)
+    _show_ways(ways, memory)
+    for words in prediction.notes:
+        note(words)
+    return 0
+
+
+def _memory(gpu: str | None, gpu_memory: str | None) -> int | None:
+    from bench.plan.devices import gpu_memory as named
+    from bench.plan.devices import parse_size
+    from bench.plan.spec import PlanError
+
+    if gpu and gpu_memory:
+        raise PlanError("--gpu and --gpu-memory say the same thing; give one")
+    if gpu_memory:
+        return parse_size(gpu_memory)
+    return named(gpu) if gpu else None
+
+
+def _ways(model: ModelSpec, train: TrainSpec, memory: int | None) -> tuple[Choice, ...]:
+    from bench.plan.fits import choices
+
+    return () if memory is None else choices(model, train, memory)
+
+
+def _draw(path: Path, model: ModelSpec, ways: tuple[Choice, ...], memory: int | None, title: str) -> None:
+    from bench.plan.figure import draw
+    from bench.plan.spec import PlanError
+
+    if memory is None:
+        raise PlanError("--figure draws what fits: say --gpu or --gpu-memory")
+    try:
+        draw(path, model, ways, memory, title)
+    except (OSError, ValueError) as error:
+        raise PlanError(f"{path} cannot be written: {error}") from error
+    note(f"figure: {path}")
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:.2f}"
+
+
+def _show(model: ModelSpec, train: TrainSpec, prediction: Prediction, all_terms: bool) -> None:
+    say(f"{model.name}, {train.seq_len} tokens, batch {train.batch}, {train.precision}, {train.world_size} GPU")
+    say()
+    moments = prediction.moments
+    causes = list(dict.fromkeys(cause for moment in moments for cause in moment.by_category()))
+    heads = ("GiB at the highest of", *(moment.phase for moment in moments))
+    rows = [(cause.replace("_", " "), *(_gib(moment.by_category().get(cause, 0)) for moment in moments)) for cause in causes]
+    rows.append(("sum", *(_gib(moment.size_bytes) for moment in moments)))
+    say(table(heads, rows, right=range(1, len(heads))))
+    say()
+    peak = prediction.peak
+    say(f"peak {_gib(peak.size_bytes)} GiB ({peak.size_bytes / 1e9:.2f} GB) in {peak.phase}: {peak.name}")
+    if prediction.host_bytes:
+        say(f"host memory for this GPU {_gib(prediction.host_bytes)} GiB")
+    if all_terms:
+        say()
+        lines = [
+            (term.name, term.category.replace("_", " "), f"{term.size_bytes / GIB:.4f}", term.formula, term.source)
+            for term in sorted(peak.terms, key=lambda term: -term.size_bytes)
+        ]
+        say(table(("term", "category", "GiB", "formula", "source"), lines, right=[2]))
+
+
+def _show_ways(ways: tuple[Choice, ...], memory: int | None) -> None:
+    if memory is None:
+        return
+    say()
+    say(f"what fits into {memory / GIB:.1f} GiB (5 % of the peak and 0.6 GiB for the context set aside), by expected cost")
+    lines = [
+        (
+            str(index), "yes" if way.fits else "no", _gib(way.peak_bytes), f"{way.cost:.2f}",
+            "-" if way.longest_context is None else str(way.longest_context), "-" if way.largest_batch is None else str(way.largest_batch),
+            ", ".join(way.changes) or "as asked for",
+        )
+        for index, way in enumerate(ways)
+    ]  # fmt: skip
+    say(
+        table(
+            ("row", "fits", "peak GiB", "cost", "longest context", "largest batch", "switched on"),
+            lines,
+            right=range(2, 6),
+            widest=200,
+        )
+    )
+
+
+def _as_json(
+    model: ModelSpec, train: TrainSpec, prediction: Prediction, ways: tuple[Choice, ...], memory: int | None
+) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "model": asdict(model),
+        "train": asdict(train),
+        "peak_bytes": prediction.peak_bytes,
+        "peak_phase": prediction.peak.phase,
+        "host_bytes": prediction.host_bytes,
+        "moments": [
+            {"name": moment.name, "phase": moment.phase, "size_bytes": moment.size_bytes, "by_category": moment.by_category(),
+             "terms": [asdict(term) for term in moment.terms]}
+            for moment in prediction.moments
+        ],
+        "gpu_memory_bytes": memory,
+        "choices": [asdict(way) for way in ways],
+        "notes": list(prediction.notes),
+    }  # fmt: skip
+
+
+def _explain(as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from bench.plan.published import founding_figures, real_code, zero_figures
+
+    groups = {
+        "an 8B model trained with Adam, and Llama-3-8B at 16384 tokens, as published": founding_figures(),
+        "what real code saves at that shape": real_code(),
+        "ZeRO with 7.5B parameters on 64 GPUs, as published": zero_figures(),
+    }
+    if as_json:
+        say_json({title: [asdict(figure) for figure in figures] for title, figures in groups.items()})
+        return
+    for title, figures in groups.items():
+        say(title)
+        say(table(("", "formula", "here", "published"), [_line(figure) for figure in figures], right=[2, 3]))
+        say()
+    say(
+        "GB are 1e9 bytes, GiB 2^30. The published 1.35 TB is a formula for GPT with dropout; the code of a Llama keeps other things."
+    )
+
+
+def _line(figure: Figure) -> tuple[str, str, str, str]:
+    unit = "GB" if figure.unit == 10**9 else "GiB"
+    published = "" if figure.published is None else f"{figure.published:g} {unit}"
+    return figure.what, figure.formula, f"{figure.size_bytes / figure.unit:.2f} {unit}", published

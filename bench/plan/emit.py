@@ -1,0 +1,231 @@
+"""Settings of a way to train for the tools that people train with: transformers' Trainer, DeepSpeed, accelerate, torchtune.
+
+What a tool has no setting for is refused in words: settings that train otherwise than the row says would be worse than none. Kernels of
+SDPA are chosen by torch itself under these tools, so `sdpa` stands for any of its fused ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bench.plan.spec import ModelSpec, PlanError, TrainSpec
+
+HF_ATTENTION: Mapping[str, str] = {
+    "eager": "eager",
+    "sdpa_flash": "sdpa",
+    "sdpa_efficient": "sdpa",
+    "sdpa_cudnn": "sdpa",
+    "flash_attn2": "flash_attention_2",
+    "flex": "flex_attention",
+}
+HF_OPTIMIZERS: Mapping[str, str] = {
+    "adamw_foreach": "adamw_torch",
+    "adamw_fused": "adamw_torch_fused",
+    "adamw8bit_bnb": "adamw_bnb_8bit",
+    "paged_adamw8bit_bnb": "paged_adamw_8bit",
+    "paged_adamw32bit_bnb": "paged_adamw_32bit",
+    "lion8bit_bnb": "lion_8bit",
+    "adamw8bit_ao": "adamw_torch_8bit",
+    "adamw4bit_ao": "adamw_torch_4bit",
+    "sgd": "sgd",
+}
+HF_CHECKPOINTS: Mapping[str, Mapping[str, Any]] = {
+    "full": {"use_reentrant": False},
+    "every_second": {"use_reentrant": False, "every_n_layers": 2},
+    "full_offloaded": {"use_reentrant": False, "offload": True},
+}
+TUNE_OPTIMIZERS: Mapping[str, Mapping[str, Any]] = {
+    "adamw_foreach": {"_component_": "torch.optim.AdamW", "foreach": True},
+    "adamw_fused": {"_component_": "torch.optim.AdamW", "fused": True},
+    "adamw8bit_bnb": {"_component_": "bitsandbytes.optim.AdamW8bit"},
+    "paged_adamw8bit_bnb": {"_component_": "bitsandbytes.optim.PagedAdamW8bit"},
+    "adamw8bit_ao": {"_component_": "torchao.optim.AdamW8bit"},
+    "sgd": {"_component_": "torch.optim.SGD", "momentum": 0.9},
+}
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+FUSED_SLOTS = ("rms_norm", "rope", "swiglu")
+
+
+def settings(tool: str, model: ModelSpec, train: TrainSpec) -> str:
+    """Text in the tool's format: JSON for hf and deepspeed, YAML for accelerate and torchtune. Raises PlanError."""
+    emitters: Mapping[str, Callable[[ModelSpec, TrainSpec], str]] = {
+        "hf": lambda model, train: json.dumps(hf(model, train), indent=2),
+        "deepspeed": lambda model, train: json.dumps(deepspeed(train), indent=2),
+        "accelerate": lambda model, train: _yaml(accelerate(train)),
+        "torchtune": lambda model, train: _yaml(torchtune(train)),
+    }
+    if tool not in emitters:
+        raise PlanError(f"no settings for {tool!r}; there are {', '.join(emitters)}")
+    return emitters[tool](model, train)
+
+
+def _yaml(data: Mapping[str, Any]) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(dict(data), sort_keys=False)
+    return text.rstrip("\n")
+
+
+def _taken(tool: str, slot: str, value: str, table: Mapping[str, Any]) -> Any:
+    if value not in table:
+        raise PlanError(f"{tool} has no setting for {slot} {value}; it has them for {', '.join(table)}")
+    return table[value]
+
+
+def hf(model: ModelSpec, train: TrainSpec) -> dict[str, Any]:
+    """`TrainingArguments`, what `from_pretrained` gets, and for adapters the arguments of PEFT's `LoraConfig`."""
+    arguments: dict[str, Any] = {
+        "per_device_train_batch_size": train.batch,
+        "gradient_accumulation_steps": train.accumulation,
+        "max_grad_norm": train.clip_norm,
+        **_hf_precision(train),
+        **_liger(train),
+        "gradient_checkpointing": train.checkpointing != "none",
+    }
+    if train.sharding.startswith("zero"):
+        arguments["deepspeed"] = deepspeed(train)
+    else:
+        arguments["optim"] = _taken("the Trainer", "optimizer", train.optimizer, HF_OPTIMIZERS)
+    if train.checkpointing != "none":
+        options = _taken("the Trainer", "checkpointing", train.checkpointing, HF_CHECKPOINTS)
+        arguments["gradient_checkpointing_kwargs"] = dict(options)
+    if train.sharding == "fsdp2":
+        layer = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}[model.architecture]
+        arguments["fsdp"] = "full_shard auto_wrap" + (" offload" if train.offload == "parameters" else "")
+        arguments["fsdp_config"] = {"fsdp_version": 2, "transformer_layer_cls_to_wrap": [f"{layer}DecoderLayer"]}
+    loaded: dict[str, Any] = {
+        "dtype": {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}[_loaded_dtype(train)],
+        "attn_implementation": _taken("transformers", "attention", train.attention, HF_ATTENTION),
+    }
+    found: dict[str, Any] = {"TrainingArguments": arguments, "from_pretrained": loaded, "max_length": train.seq_len}
+    if train.adaptation == "lora":
+        found["LoraConfig"] = {"r": train.lora_rank, "lora_alpha": 2 * train.lora_rank, "target_modules": list(PROJECTIONS)}
+    if train.linear != "plain":
+        loaded["quantization_config"] = _quantized(train.linear)
+    return found
+
+
+def _loaded_dtype(train: TrainSpec) -> str:
+    """Sharded training in 16 bits with fp32 copies starts from fp32 weights under FSDP2, from 16-bit ones under DeepSpeed."""
+    return "fp32" if train.sharding == "fsdp2" and train.master_bytes else train.numerics.weights
+
+
+def _hf_precision(train: TrainSpec) -> dict[str, Any]:
+    if train.precision in ("bf16_pure", "fp32"):
+        return {"bf16": False, "fp16": False, **({"tf32": False} if train.precision == "fp32" else {})}
+    if train.precision == "tf32":
+        return {"bf16": False, "fp16": False, "tf32": True}
+    if train.precision in ("bf16_amp", "fp16_amp_dynamic"):
+        return {"bf16": train.precision == "bf16_amp", "fp16": train.precision != "bf16_amp"}
+    if train.precision == "bf16_master" and train.sharding != "none":
+        return {"bf16": True, "fp16": False}
+    raise PlanError(f"the Trainer has no setting for precision {train.precision} on one GPU; bf16_amp keeps fp32 weights too")
+
+
+def _liger(train: TrainSpec) -> dict[str, Any]:
+    wanted = {slot: getattr(train, slot) == "liger" for slot in FUSED_SLOTS}
+    for slot in (*FUSED_SLOTS, "linear_cross_entropy"):
+        _taken("the Trainer", slot, getattr(train, slot), {"eager": False, "liger": True})
+    wanted["fused_linear_cross_entropy"] = train.linear_cross_entropy == "liger"
+    if not any(wanted.values()):
+        return {}
+    return {"use_liger_kernel": True, "liger_kernel_config": {**wanted, "cross_entropy": False}}
+
+
+def _quantized(linear: str) -> dict[str, Any]:
+    return {
+        "load_in_4bit": True,
+        "bnb_4bit_quant_type": linear[:3],
+        "bnb_4bit_use_double_quant": linear.endswith("double"),
+        "bnb_4bit_compute_dtype": "bfloat16",
+    }
+
+
+def deepspeed(train: TrainSpec) -> dict[str, Any]:
+    """A DeepSpeed configuration; batch and clipping are told, so that it serves without the Trainer too."""
+    if not train.sharding.startswith("zero"):
+        raise PlanError(f"DeepSpeed is for sharding zero1, zero2 and zero3, not for {train.sharding}")
+    stage = int(train.sharding[-1])
+    zero: dict[str, Any] = {"stage": stage}
+    if train.reduce_bucket is not None:
+        zero["reduce_bucket_size"] = train.reduce_bucket
+    if train.offload != "none":
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    if train.offload == "parameters":
+        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+    known = {"adamw_foreach": True, "adamw_fused": False}
+    torchs = _taken("this configuration of DeepSpeed", "optimizer", train.optimizer, known)
+    torchs = torchs and train.offload == "none"  # offloaded states are updated by DeepSpeed's own kernel for CPUs
+    return {
+        "train_micro_batch_size_per_gpu": train.batch,
+        "gradient_accumulation_steps": train.accumulation,
+        "gradient_clipping": train.clip_norm,
+        "bf16": {"enabled": train.precision == "bf16_master"},
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, **({"torch_adam": True} if torchs else {})}},
+        "zero_optimization": zero,
+    }
+
+
+def accelerate(train: TrainSpec) -> dict[str, Any]:
+    """A file for `accelerate launch --config_file`."""
+    mixed = {"bf16_amp": "bf16", "fp16_amp_dynamic": "fp16", "bf16_master": "bf16", "bf16_pure": "no", "fp32": "no", "tf32": "no"}
+    found: dict[str, Any] = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": "NO" if train.world_size == 1 else "MULTI_GPU",
+        "mixed_precision": _taken("accelerate", "precision", train.precision, mixed),
+        "num_machines": 1,
+        "num_processes": train.world_size,
+    }
+    if train.sharding == "fsdp2":
+        found["distributed_type"] = "FSDP"
+        found["fsdp_config"] = {
+            "fsdp_version": 2,
+            "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+            "fsdp_reshard_after_forward": True,
+            "fsdp_offload_params": train.offload == "parameters",
+            "fsdp_activation_checkpointing": train.checkpointing == "full",
+        }
+    elif train.sharding.startswith("zero"):
+        found["distributed_type"] = "DEEPSPEED"
+        where = "cpu" if train.offload != "none" else "none"
+        found["deepspeed_config"] = {
+            "zero_stage": int(train.sharding[-1]),
+            "gradient_accumulation_steps": train.accumulation,
+            "gradient_clipping": train.clip_norm,
+            "offload_optimizer_device": where,
+            "offload_param_device": "cpu" if train.offload == "parameters" else "none",
+        }
+    return found
+
+
+def torchtune(train: TrainSpec) -> dict[str, Any]:
+    """The fields of a recipe's configuration that this row decides; the recipe itself names model and data."""
+    if train.sharding.startswith("zero"):
+        raise PlanError("torchtune shards with FSDP2, not with ZeRO")
+    dtypes = {"bf16_pure": "bf16", "fp32": "fp32", "tf32": "fp32"}
+    checkpoints = {"none": (False, False), "full": (True, False), "full_offloaded": (True, True)}
+    checkpointed, offloaded = _taken("torchtune", "checkpointing", train.checkpointing, checkpoints)
+    found: dict[str, Any] = {
+        "tokenizer": {"max_seq_len": train.seq_len},
+        "batch_size": train.batch,
+        "gradient_accumulation_steps": train.accumulation,
+        "clip_grad_norm": train.clip_norm,
+        "dtype": _taken("torchtune", "precision", train.precision, dtypes),
+        "enable_activation_checkpointing": checkpointed,
+        "enable_activation_offloading": offloaded,
+        "optimizer": dict(_taken("torchtune", "optimizer", train.optimizer, TUNE_OPTIMIZERS)),
+        "compile": False,
+    }
+    if train.linear_cross_entropy != "eager":
+        found["loss"] = {"_component_": "torchtune.modules.loss.LinearCrossEntropyLoss"}
+    if train.adaptation == "lora":
+        found["model"] = {
+            "lora_attn_modules": [*PROJECTIONS[:3], "output_proj"],
+            "apply_lora_to_mlp": True,
+            "lora_rank": train.lora_rank,
+            "lora_alpha": 2 * train.lora_rank,
+            "quantize_base": train.linear.startswith("nf4"),
+        }
+    return found

@@ -1,0 +1,245 @@
+"""Puts the parts of a step together: what is resident, what grows through forward and backward, and which moment is the highest.
+
+A step is a chain: embedding, layers, last norm, loss. Going forward each part leaves what it saves; going backward each takes that away and
+leaves gradients of weights. So at a part, what is alive is
+
+    resident + what the parts before have saved + what this part does by itself (its tape's highest) + gradients of the parts behind
+
+and of equal layers the first and the last are the highest ones of each kind. With accumulation the gradients of all weights are there
+from the second micro-batch on, and new ones are added to them in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from bench.plan.dims import Dims
+from bench.plan.layer import INPUT, decoder_layer, dims_of, last_norm
+from bench.plan.loss import loss
+from bench.plan.residents import Residents, residents
+from bench.plan.rounding import slack_bytes
+from bench.plan.sharding import Sharding, sharded
+from bench.plan.sources import source_of
+from bench.plan.spec import ModelSpec, TrainSpec
+from bench.plan.tape import CHECKPOINT, GRADIENT, SAVED, Alive, Replay, Tape
+from bench.plan.terms import Moment, Term
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """For what is predicted: kernels and habits of a CUDA device, or of another tool that counts."""
+
+    cuda: bool = True
+    """Whether kernels have CUDA's workspaces."""
+    in_place: bool = True
+    """Whether autograd adds gradients in place; under a dispatcher's tracker it does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    name: str
+    count: int
+    forward: Replay
+    backward: Replay
+    accumulated: Replay
+    """The backward where gradients are there already; the same as `backward` where there is one micro-batch only."""
+    cached: tuple[Alive, ...]
+    """Left by the forward until that of the whole model ends."""
+    offloaded: int = 0
+    """Bytes that each leaves in the host's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A moment of which only the sum is known yet: most are not the highest, and need no terms."""
+
+    name: str
+    phase: str
+    size: int
+    terms: tuple[Term, ...]
+    left: Sequence[Sequence[Alive]]
+    alive: tuple[Alive, ...]
+
+
+class Step:
+    """All moments of one step on one GPU."""
+
+    def __init__(self, model: ModelSpec, train: TrainSpec, target: Target) -> None:
+        if target.cuda:
+            train.demand_kernels_of_cuda()
+        self.model, self.train, self.target = model, train, target
+        self.dims: Dims = dims_of(model, train)
+        whole = residents(model, train, self.dims, cuda=target.cuda)
+        self.sharding: Sharding = sharded(model, train, self.dims, whole)
+        self.residents: Residents = self.sharding.residents
+        self.layers: list[_Part] = self._layers()
+        self.norm = self._part("last norm", last_norm(model, train, self.dims, cuda=target.cuda), 1)
+        self.loss = self._part("loss", loss(model, train, self.dims, cuda=target.cuda), 1)
+
+    def _layers(self) -> list[_Part]:
+        """Equal layers share one part. Without checkpoints the first differs where the embedding is frozen."""
+        every = {"none": 0, "every_second": 2}.get(self.train.checkpointing, 1)
+
+        def made(index: int, first: bool) -> _Part:
+            tape = decoder_layer(self.model, self.train, self.dims, cuda=self.target.cuda, first=first)
+            return self._checkpointed(tape) if every and index % every == 0 else self._part("layer", tape, self.model.layers)
+
+        kinds = [made(index, False) for index in range(max(1, every))]
+        layers = [kinds[index % len(kinds)] for index in range(self.model.layers)]
+        if self.train.adaptation != "full" and not every:  # a checkpointed first layer is made to hand a gradient back
+            layers[0] = made(0, True)
+        return layers
+
+    def _part(self, name: str, tape: Tape, count: int) -> _Part:
+        place = self.target.in_place
+        backward = tape.backward(in_place=place)
+        accumulated = tape.backward(in_place=place, accumulated=True) if self.train.accumulation > 1 else backward
+        return _Part(name, count, tape.forward(saving=True), backward, accumulated, ())
+
+    def _checkpointed(self, tape: Tape) -> _Part:
+        keeping, place = self.train.checkpointing == "selective", self.target.in_place
+        forward = tape.forward(saving=False, keeping=keeping)
+        kept = Alive(tape.source.name, tape.source.size, tape.source.formula, "checkpoint", CHECKPOINT)
+        left, offloaded = (kept, *forward.left), 0
+        if self.train.checkpointing == "full_offloaded":
+            left, offloaded = (), kept.size
+        cached = tuple(Alive(of.name, of.size, of.formula, of.part, SAVED) for of in tape.cached)
+        backward = tape.backward(in_place=place, again=True, kept=keeping)
+        accumulated = backward
+        if self.train.accumulation > 1:
+            accumulated = tape.backward(in_place=place, again=True, kept=keeping, accumulated=True)
+        return _Part("layer", self.model.layers, replace(forward, left=left), backward, accumulated, cached, offloaded)
+
+    @property
+    def host_bytes(self) -> int:
+        """Activations in the host's memory."""
+        return sum(part.offloaded for part in self.layers)
+
+    def moments(self) -> tuple[Moment, ...]:
+        """The highest of each phase, in the order of the step."""
+        highest: dict[str, _Candidate] = {}
+        for candidate in self._candidates():
+            if candidate.phase not in highest or candidate.size > highest[candidate.phase].size:
+                highest[candidate.phase] = candidate
+        update = max(self.residents.updates(), key=lambda moment: moment.size_bytes)
+        return (*(self._moment(candidate) for candidate in highest.values()), update)
+
+    def highest_bytes(self) -> int:
+        """The peak, without the allocator's rounding."""
+        update = max(moment.size_bytes for moment in self.residents.updates())
+        return max(update, *(candidate.size for candidate in self._candidates()))
+
+    def _candidates(self) -> list[_Candidate]:
+        found = [*self._micro_batch(accumulated=False)]
+        if self.train.accumulation > 1:
+            found += self._micro_batch(accumulated=True)
+        return found
+
+    def _micro_batch(self, *, accumulated: bool) -> Iterable[_Candidate]:
+        where = ", gradients accumulated" if accumulated else ""
+        resident = self.residents.terms + (self.residents.gradients if accumulated else ())
+        chain = [*self.layers, self.norm]
+        yield from self._forward(resident, chain, where)
+        saved = [part.forward.left for part in chain]
+        yield self._candidate("loss" + where, "loss", resident, saved, self.loss.forward, self._shared())
+        yield from self._backward(resident, chain, where, accumulated)
+
+    def _forward(self, resident: tuple[Term, ...], chain: Sequence[_Part], where: str) -> Iterable[_Candidate]:
+        """At the layers that can be the highest: the last of each kind, and the last norm."""
+        last = {id(part): index for index, part in enumerate(chain)}
+        of_first = any(alive.name == INPUT for alive in chain[0].forward.left)
+        held = Alive("embedding output", self.dims.size("x·h·t"), "x·h·t", "embedding", "temporary")
+        for index in sorted(set(last.values())):
+            saved = [part.forward.left for part in chain[:index]] + [part.cached for part in chain[:index]]
+            shared = self._shared() if index == 0 or of_first else [*self._shared(), held]
+            yield self._candidate(
+                f"{chain[index].name} {index + 1}{where}", "forward", resident, saved, chain[index].forward, shared
+            )
+
+    def _backward(self, resident: tuple[Term, ...], chain: Sequence[_Part], where: str, accumulated: bool) -> Iterable[_Candidate]:
+        parts = [*chain, self.loss]
+        kinds: dict[int, list[int]] = {}
+        for index, part in enumerate(parts):
+            kinds.setdefault(id(part), []).append(index)
+        for index in sorted({place for places in kinds.values() for place in (places[0], places[-1])}):
+            part = parts[index]
+            left = [other.forward.left for other in parts[:index]] + self._behind(parts[index + 1 :], accumulated)
+            name = part.name if part.count == 1 else f"{part.name} {index + 1}"
+            replay = part.accumulated if accumulated else part.backward
+            yield self._candidate(f"backward of {name}{where}", "backward", resident, left, replay, self._shared())
+        behind = self._behind(parts, accumulated)
+        yield self._candidate(f"backward of the embedding{where}", "backward", resident, behind, self._embedding(), [], "last")
+
+    def _behind(self, parts: Sequence[_Part], accumulated: bool) -> list[tuple[Alive, ...]]:
+        """Gradients that whole parts have left. Where they are shared out at once, only those outside the layers wait for the end."""
+        if accumulated:
+            return []
+        if self.sharding.keeps_gradients:
+            return [part.backward.left for part in parts]
+        return [part.backward.left for part in parts if part.count == 1 and self.train.sharding == "fsdp2"]
+
+    def _embedding(self) -> Replay:
+        outer = Alive("gradient of embedding output", self.dims.size("x·h·t"), "x·h·t", "embedding", "temporary")
+        if self.train.adaptation != "full":
+            return Replay(outer.size, (outer,), ())
+        of_weight = Alive("gradient of embedding", self.dims.size("w·V·h"), "w·V·h", "embedding", GRADIENT)
+        made = [outer, of_weight]
+        if self.model.tied_embeddings and not self.target.in_place:
+            made = [of_weight, Alive("sum of both gradients of the embedding", of_weight.size, "w·V·h", "embedding", "temporary")]
+            made += [outer] * (outer.size > of_weight.size)
+        return Replay(sum(alive.size for alive in made), tuple(made), (of_weight,))
+
+    def _shared(self) -> list[Alive]:
+        """What all layers share: angles of the rotation."""
+        return [Alive("cos and sin of positions", self.dims.size("2·x·d·s"), "2·x·d·s", "rope", SAVED)]
+
+    def _candidate(
+        self,
+        name: str,
+        phase: str,
+        resident: tuple[Term, ...],
+        left: Sequence[Sequence[Alive]],
+        replay: Replay,
+        shared: Sequence[Alive],
+        buffers: str | None = None,
+    ) -> _Candidate:
+        during = self.sharding.during.get(buffers or phase, ())
+        size = sum(term.size_bytes for term in (*resident, *during)) + replay.highest
+        size += sum(alive.size for group in (*left, shared) for alive in group)
+        return _Candidate(name, phase, size, (*resident, *during), left, (*replay.at_highest, *shared))
+
+    def _moment(self, of: _Candidate) -> Moment:
+        counts = _sum([*of.left, of.alive])
+        terms = [*of.terms, *(_term(alive, count, of.phase) for alive, count in counts.items())]
+        if self.target.cuda:
+            slack = sum(slack_bytes(alive.size) * count for alive, count in counts.items())
+            terms.append(
+                Term("rounding", of.phase, "allocator_slack", slack, "up to 512 bytes each", "c10/cuda/CUDACachingAllocator")
+            )
+        return Moment(of.name, of.phase, tuple(replace(term, phase=of.phase) for term in terms if term.size_bytes))
+
+
+def _sum(groups: Iterable[Sequence[Alive]]) -> dict[Alive, int]:
+    """How often each occurs."""
+    counts: dict[Alive, int] = {}
+    for group in groups:
+        for alive in group:
+            counts[alive] = counts.get(alive, 0) + 1
+    return counts
+
+
+def _term(alive: Alive, count: int, phase: str) -> Term:
+    formula = alive.formula if count == 1 else f"{count}·({alive.formula})"
+    return Term(f"{alive.part}: {alive.name}", phase, _category(alive, phase), alive.size * count, formula, source_of(alive.part))
+
+
+def _category(alive: Alive, phase: str) -> str:
+    """As a measured peak is split: what the loss's backward makes is a temporary, and what a checkpointed layer computes again is too."""
+    if alive.kind == CHECKPOINT:
+        return "checkpoints"
+    if alive.kind == GRADIENT:
+        return "gradients"
+    if alive.part == "loss" and (phase == "loss" or alive.kind == SAVED):
+        return "loss"
+    return "saved_activations" if alive.kind == SAVED else "temporaries"

@@ -1,0 +1,66 @@
+"""From a model and a way to train it to the peak: the entries of the memory model, and what each prediction leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from bench.plan.moments import Step, Target
+from bench.plan.sources import strange_versions
+from bench.plan.spec import ModelSpec, PlanError, TrainSpec
+from bench.plan.terms import Prediction
+
+UNKNOWN_WORKSPACES: Mapping[str, str] = {
+    "sdpa_cudnn": "workspaces of cuDNN's attention",
+    "flash_attn4": "fp32 sums of FlashAttention-4's backward",
+    "flex": "buffers of the kernels that inductor generates for FlexAttention",
+    "sdpa_efficient": "workspaces of the memory-efficient kernel's backward",
+}
+"""Attention to what of it has no formula here."""
+
+
+def predict(case_params: Mapping[str, Any], subject: Mapping[str, str]) -> Prediction:
+    """Of a case of the workload `train_step`, from its parameters and what fills its slots. Raises PlanError."""
+    sizes = {field.name: case_params[field.name] for field in fields(ModelSpec) if field.name in case_params}
+    model = ModelSpec(**{"name": str(case_params.get("model") or "model"), **sizes})
+    known = {field.name for field in fields(TrainSpec)}
+    said = {name: value for name, value in case_params.items() if name in known and value is not None}
+    unknown = sorted(set(subject) - known)
+    if unknown:
+        raise PlanError(f"the memory model knows no slot {', '.join(unknown)}")
+    return predict_step(model, TrainSpec(**{**said, **subject}))
+
+
+def predict_step(model: ModelSpec, train: TrainSpec, target: Target | None = None) -> Prediction:
+    """The peak of one step on one GPU. Raises PlanError for what cannot be, or has no formulas."""
+    step = Step(model, train, target or Target())
+    return Prediction(step.moments(), step.host_bytes + step.residents.host_bytes, _notes(model, train))
+
+
+def peak_bytes(model: ModelSpec, train: TrainSpec) -> int:
+    """The peak alone, for searches: no terms are made for it."""
+    return Step(model, train, Target()).highest_bytes()
+
+
+def _notes(model: ModelSpec, train: TrainSpec) -> tuple[str, ...]:
+    notes = list(strange_versions(train))
+    if train.attention in UNKNOWN_WORKSPACES:
+        notes.append(f"not in it: {UNKNOWN_WORKSPACES[train.attention]}")
+    if train.linear_cross_entropy == "liger":
+        notes.append("Liger's loss is taken to hold one buffer of logits a chunk, as the source of 0.8 reads")
+    if train.sharding != "none":
+        notes.append(
+            f"{train.sharding}: buffers are those of the library's defaults, read off its source; NCCL's own memory is not in it"
+        )
+    if train.linear != "plain":
+        notes.append(
+            "the other weights stay as they are; PEFT's prepare_model_for_kbit_training would keep embedding and last layer in fp32"
+        )
+    if train.optimizer.startswith("paged"):
+        notes.append("paged states count as host memory, wherever their pages are")
+    if train.optimizer == "adafactor":
+        notes.append("the update's temporaries of Adafactor are taken as two copies of the largest tensor")
+    if model.sliding_window is not None and model.sliding_window < train.seq_len and train.attention != "eager":
+        notes.append("the mask of a sliding window, which SDPA gets as a matrix, is not in it")
+    return tuple(notes)

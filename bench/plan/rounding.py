@@ -1,0 +1,24 @@
+"""What PyTorch's caching allocator on CUDA adds to a request, and what lies around its blocks when memory runs out.
+
+`allocated` counts whole blocks, which are multiples of 512 bytes. Large blocks are split only where more than 1 MiB would remain, so each
+may carry up to that besides; which do depends on the history and is not in a prediction (well below 1 % for large models). What the
+allocator has reserved is more than what it has given out, and the driver's context lies outside of it: both count when a model must fit.
+"""
+
+from __future__ import annotations
+
+BLOCK_BYTES = 512
+CONTEXT_BYTES = 600 * 2**20
+"""A context of CUDA with lazily loaded kernels takes about as much; stas00/ml-engineering measured 0.47 GB on an A100."""
+MARGIN = 0.05
+"""Of the peak, for what the allocator has reserved and cannot use, with expandable segments; without them it may need more."""
+
+
+def slack_bytes(size: int) -> int:
+    """What rounding adds to a tensor of `size` bytes."""
+    return -size % BLOCK_BYTES
+
+
+def needed_bytes(peak_bytes: int) -> int:
+    """Memory that a GPU must have for a predicted peak."""
+    return int(peak_bytes * (1 + MARGIN)) + CONTEXT_BYTES

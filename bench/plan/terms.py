@@ -1,0 +1,78 @@
+"""What a prediction is made of: terms with their formula and source, the moments of a step, and the highest of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bench.records import PEAK_CAUSES
+
+CAUSES = tuple(cause for cause, _ in PEAK_CAUSES)
+"""A prediction is split as a measured peak is, so that both can stand side by side."""
+
+PHASES = ("forward", "loss", "backward", "optimizer")
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Bytes of one kind that are alive at a moment. Raises ValueError for a category that no measured peak has."""
+
+    name: str
+    phase: str
+    category: str
+    size_bytes: int
+    formula: str
+    """In the symbols of `dims.SYMBOLS`."""
+    source: str
+
+    def __post_init__(self) -> None:
+        if self.category not in CAUSES:
+            raise ValueError(f"{self.category!r} is no cause of a peak; there are {', '.join(CAUSES)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point of the step with all that is alive then."""
+
+    name: str
+    phase: str
+    terms: tuple[Term, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(term.size_bytes for term in self.terms)
+
+    def by_category(self) -> dict[str, int]:
+        """Bytes by cause, in the order of `CAUSES`; causes of nothing left out."""
+        sums: dict[str, int] = defaultdict(int)
+        for term in self.terms:
+            sums[term.category] += term.size_bytes
+        return {cause: sums[cause] for cause in CAUSES if sums[cause]}
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The peak of allocated bytes on one GPU in a step that is not the first, and how it comes about."""
+
+    moments: tuple[Moment, ...]
+    """The highest of each phase, in the order of the step."""
+    host_bytes: int
+    """In the host's memory for this GPU: offloaded states, parameters and activations."""
+    notes: tuple[str, ...]
+    """What was assumed, and what is not in it."""
+
+    @property
+    def peak(self) -> Moment:
+        return max(self.moments, key=lambda moment: moment.size_bytes)
+
+    @property
+    def peak_bytes(self) -> int:
+        return self.peak.size_bytes
+
+    def by_phase(self) -> Mapping[str, int]:
+        """Highest bytes in each phase."""
+        highest: dict[str, int] = {}
+        for moment in self.moments:
+            highest[moment.phase] = max(highest.get(moment.phase, 0), moment.size_bytes)
+        return highest

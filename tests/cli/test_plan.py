@@ -1,0 +1,171 @@
+"""`bench plan` answers quickly, readably and for programs, and refuses what cannot be with exit code 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from bench.plan import model_named, predict
+from bench.plan.spec import DEFAULTS
+from bench.records import PEAK_CAUSES, Pass
+from bench.store import Store
+from tests import factories
+from tests.cli.conftest import Bench
+
+
+def test_a_plan_shows_the_peak_by_cause_and_phase_and_what_fits(bench: Bench) -> None:
+    said = bench("plan", "--model", "llama-3-8b", "--seq-len", "16384", "--gpu", "h200")
+    assert said.code == 0
+    assert "saved activations" in said.out
+    assert "forward" in said.out
+    assert "peak 1732.5" in said.out
+    rows = [line.split() for line in said.out.splitlines() if line.startswith(("0 ", "1 "))]
+    assert rows[0][1] == "no"
+    assert rows[1][1] == "yes"
+    assert "attention=sdpa_flash," in rows[1]
+
+
+def test_without_a_gpu_nothing_is_said_of_what_fits(bench: Bench) -> None:
+    said = bench("plan", "--seq-len", "2048", "--attention", "sdpa_flash")
+    assert said.code == 0
+    assert "what fits" not in said.out
+
+
+def test_json_holds_every_term_in_bytes_and_adds_up(bench: Bench) -> None:
+    said = bench("plan", "--seq-len", "2048", "--gpu-memory", "80GB", "--json")
+    data = json.loads(said.out)
+    assert data["gpu_memory_bytes"] == 80 * 10**9
+    for moment in data["moments"]:
+        assert sum(term["size_bytes"] for term in moment["terms"]) == sum(moment["by_category"].values()) == moment["size_bytes"]
+        assert set(moment["by_category"]) <= {cause for cause, _ in PEAK_CAUSES}
+        assert all(term["formula"] and term["source"] for term in moment["terms"])
+    assert data["peak_bytes"] == max(moment["size_bytes"] for moment in data["moments"])
+    assert any(choice["fits"] for choice in data["choices"])
+
+
+def test_terms_of_a_row_are_shown_with_formula_and_source(bench: Bench) -> None:
+    said = bench("plan", "--seq-len", "16384", "--gpu", "h200", "--row", "1", "--terms")
+    assert said.code == 0
+    assert "logsumexp of each row" in said.out
+
+
+def test_explain_shows_the_published_figures_and_what_code_does(bench: Bench) -> None:
+    said = bench("plan", "--explain")
+    assert said.code == 0
+    for words in ("32.00 GB", "1350.00 GiB", "1640.00 GiB", "31.41 GB", "16.64 GB"):
+        assert words in said.out
+    assert json.loads(bench("plan", "--explain", "--json").out)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--model", "llama-9"], "neither a named model nor a config.json"),
+        (["--gpu", "h300"], "no GPU is called"),
+        (["--gpu", "h100", "--gpu-memory", "80GB"], "give one"),
+        (["--optimizer", "adam"], "no formulas for 'adam'"),
+        (["--sharding", "zero2"], "world size 1"),
+        (["--world-size", "8", "--sharding", "zero2"], "bf16_master"),
+        (["--row", "3"], "--gpu or --gpu-memory gives more"),
+        (["--figure", "plan.png"], "say --gpu or --gpu-memory"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line_with_exit_code_2(bench: Bench, options: list[str], words: str) -> None:
+    said = bench("plan", *options)
+    assert said.code == 2
+    assert words in said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_figure_is_drawn_where_it_was_asked_for(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "plan.svg"
+    assert bench("plan", "--seq-len", "4096", "--gpu", "h200", "--figure", path).code == 0
+    text = path.read_text()
+    assert text.count("<path") > 20
+    said = bench("plan", "--seq-len", "4096", "--gpu", "h200", "--figure", tmp_path / "plan.nothing")
+    assert said.code == 2
+    assert "cannot be written" in said.err
+
+
+def stored(path: Path, factor: float) -> None:
+    """A database with two trials of one training step, measured at so many times its prediction."""
+    params = {**asdict(model_named("llama-3.2-1b")), "model": "llama-3.2-1b", "seq_len": 2048, "batch": 1}
+    made = factories.case(workload="train_step", pass_=Pass.STEP, dtype="bf16", device="cuda", params=params)
+    case = replace(made, subject=dict(DEFAULTS))
+    prediction = predict(params, DEFAULTS)
+    sizes = {"peak_total_bytes": prediction.peak_bytes * factor}
+    sizes |= {f"peak_{cause}_bytes": float(size) for cause, size in prediction.peak.by_category().items()}
+    run = factories.run()
+    with Store.open(path) as store:
+        store.add_run(run)
+        for index in range(2):
+            found = tuple(factories.measurement(name, (float(size),)) for name, size in sizes.items())
+            store.add_result(factories.result(run.id, case, index=index, measurements=found))
+        store.add_result(factories.result(run.id, factories.case()))
+
+
+@pytest.mark.parametrize(("factor", "code", "verdict"), [(1.02, 0, "within"), (1.2, 1, "off")])
+def test_validation_shows_the_error_of_each_measured_case_and_fails_where_one_is_off(
+    bench: Bench, tmp_path: Path, factor: float, code: int, verdict: str
+) -> None:
+    path = tmp_path / "measured.db"
+    stored(path, factor)
+    said = bench("plan", "--validate", "--db", path)
+    assert said.code == code
+    assert verdict in said.out
+    assert "1 of 1 cases predicted" in said.out
+    (line,) = json.loads(bench("plan", "--validate", "--json", "--db", path).out)
+    assert line["error"] == pytest.approx(1 / factor - 1)
+
+
+def test_validation_without_measured_steps_says_so_with_exit_code_3(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "empty.db"
+    with Store.open(path):
+        pass
+    said = bench("plan", "--validate", "--db", path)
+    assert said.code == 3
+    assert "measure some" in said.out
+
+
+def test_the_grids_suites_are_written_where_asked(bench: Bench, tmp_path: Path) -> None:
+    said = bench("plan", "--grid", tmp_path / "suites")
+    assert said.code == 0
+    assert "60 configurations" in said.out
+    assert len(list((tmp_path / "suites").glob("*.yaml"))) > 10
+
+
+def test_settings_of_a_row_are_printed_alone(bench: Bench) -> None:
+    said = bench("plan", "--seq-len", "16384", "--gpu", "h200", "--row", "1", "--emit", "hf")
+    assert said.code == 0
+    assert json.loads(said.out)["TrainingArguments"]["use_liger_kernel"] is True
+
+
+PLAN = """
+import sys
+from bench.cli import main
+code = main(["plan", "--seq-len", "8192", "--gpu", "h200"])
+heavy = [name for name in ("torch", "numpy", "pandas", "matplotlib", "transformers", "sqlalchemy") if name in sys.modules]
+sys.exit(code or heavy or 0)
+"""
+
+
+def _cpu_s(script: str) -> float:
+    """CPU seconds of a script, the least of three."""
+    found = []
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
+        found.append(usage.ru_utime + usage.ru_stime)
+    return min(found)
+
+
+def test_a_plan_imports_nothing_heavy_and_costs_little_more_than_starting_python() -> None:
+    assert _cpu_s(PLAN) < 8 * _cpu_s("import click, yaml")

@@ -1,0 +1,174 @@
+"""Settings that `--emit` writes are taken by the tools that they are for, and what a tool cannot do is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bench.plan import PlanError, TrainSpec, model_named
+from bench.plan.emit import accelerate, deepspeed, hf, settings, torchtune
+
+LLAMA = model_named("llama-3-8b")
+FUSED = {
+    "attention": "sdpa_flash", "rms_norm": "liger", "rope": "liger", "swiglu": "liger", "linear_cross_entropy": "liger",
+    "optimizer": "adamw_fused",
+}  # fmt: skip
+TRAINED = """
+import json, sys
+import torch
+import transformers
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+transformers.logging.set_verbosity_error()
+said = json.load(open(sys.argv[1]))
+config = LlamaConfig(vocab_size=128, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4,
+                     num_key_value_heads=2, tie_word_embeddings=False)
+model = LlamaForCausalLM._from_config(config, dtype=getattr(torch, said["from_pretrained"]["dtype"]),
+                                      attn_implementation=said["from_pretrained"]["attn_implementation"])
+checkpointed = []
+arguments = TrainingArguments(output_dir=sys.argv[2], max_steps=3, use_cpu=True, report_to=[], save_strategy="no", logging_steps=1,
+                              disable_tqdm=True, **said["TrainingArguments"])
+rows = [{"input_ids": torch.arange(16) % 128, "labels": torch.arange(16) % 128} for _ in range(64)]
+trainer = Trainer(model=model, args=arguments, train_dataset=rows)
+done = trainer.train()
+layers = model.model.layers
+print(json.dumps({"steps": done.global_step, "loss": done.training_loss, "optimizer": type(trainer.optimizer.optimizer).__name__,
+                  "checkpointed": [bool(layer.gradient_checkpointing) for layer in layers]}))
+"""
+ENGINE = """
+import json, sys
+import torch
+import deepspeed
+deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+from transformers import LlamaConfig, LlamaForCausalLM
+said = json.load(open(sys.argv[1]))
+config = LlamaConfig(vocab_size=128, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+                     num_key_value_heads=2, tie_word_embeddings=False)
+model = LlamaForCausalLM(config)
+deepspeed.init_distributed("gloo", rank=0, world_size=1, auto_mpi_discovery=False)
+engine, optimizer, _, _ = deepspeed.initialize(model=model, config=said, model_parameters=model.parameters())
+tokens = torch.arange(16)[None] % 128
+losses = []
+for _ in range(3 * said["gradient_accumulation_steps"]):
+    loss = engine(input_ids=tokens, labels=tokens).loss
+    engine.backward(loss)
+    engine.step()
+    losses.append(float(loss))
+print(json.dumps({"steps": engine.global_steps, "losses": losses, "stage": engine.zero_optimization_stage(),
+                  "dtype": str(next(engine.module.parameters()).dtype)}))
+"""
+
+
+def run(script: str, said: dict[str, Any], folder: Path, **environment: str) -> dict[str, Any]:
+    written = folder / "settings.json"
+    written.write_text(json.dumps(said))
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(written), str(folder / "out")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", **environment},
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("accelerate") is None, reason="transformers' Trainer needs accelerate, which is not installed")
+@pytest.mark.parametrize(
+    ("changes", "optimizer", "checkpointed"),
+    [
+        ({"checkpointing": "full", "optimizer": "adamw_fused", "accumulation": 2}, "AdamW", [True] * 4),
+        (
+            {"checkpointing": "every_second", "precision": "bf16_amp", "attention": "sdpa_flash"},
+            "AdamW",
+            [True, False, True, False],
+        ),
+        ({"optimizer": "sgd", "precision": "fp32", "batch": 2}, "SGD", [False] * 4),
+    ],
+    ids=["full", "every second", "sgd"],
+)
+def test_the_trainer_takes_the_settings_and_trains_three_steps_with_them(
+    changes: dict[str, Any], optimizer: str, checkpointed: list[bool], tmp_path: Path
+) -> None:
+    found = run(TRAINED, hf(LLAMA, TrainSpec(seq_len=16, **changes)), tmp_path)
+    assert found["steps"] == 3
+    assert found["optimizer"] == optimizer
+    assert found["checkpointed"] == checkpointed
+    assert 0 < found["loss"] < 10
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
+@pytest.mark.parametrize("sharding", ["zero1", "zero2", "zero3"])
+def test_deepspeed_takes_the_settings_and_trains_three_steps_with_them(sharding: str, tmp_path: Path) -> None:
+    train = TrainSpec(seq_len=16, sharding=sharding, world_size=2, precision="bf16_master", accumulation=2, reduce_bucket=100_000)
+    environment = {"DS_ACCELERATOR": "cpu", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29733", "LOCAL_RANK": "0"}
+    found = run(ENGINE, deepspeed(train), tmp_path, **environment)
+    assert (found["steps"], found["stage"], found["dtype"]) == (3, int(sharding[-1]), "torch.bfloat16")
+    assert all(0 < loss < 10 for loss in found["losses"])
+
+
+def test_fused_layers_and_quantized_weights_are_told_by_the_names_of_transformers() -> None:
+    said = hf(LLAMA, TrainSpec(seq_len=4096, adaptation="lora", linear="nf4_bnb_double", **FUSED))
+    arguments = said["TrainingArguments"]
+    assert arguments["liger_kernel_config"] == {
+        "rms_norm": True, "rope": True, "swiglu": True, "fused_linear_cross_entropy": True, "cross_entropy": False,
+    }  # fmt: skip
+    assert said["from_pretrained"]["quantization_config"]["bnb_4bit_quant_type"] == "nf4"
+    assert said["from_pretrained"]["quantization_config"]["bnb_4bit_use_double_quant"] is True
+    assert said["LoraConfig"]["r"] == 16
+
+
+def test_offload_and_buckets_stand_in_deepspeeds_section_of_zero() -> None:
+    train = TrainSpec(
+        seq_len=128, sharding="zero3", world_size=8, precision="bf16_master", offload="parameters", reduce_bucket=10**7
+    )
+    zero = deepspeed(train)["zero_optimization"]
+    assert zero["stage"] == 3
+    assert zero["reduce_bucket_size"] == 10**7
+    assert zero["offload_optimizer"]["device"] == zero["offload_param"]["device"] == "cpu"
+    assert hf(LLAMA, train)["TrainingArguments"]["deepspeed"]["zero_optimization"] == zero
+
+
+@pytest.mark.parametrize("tool", ["accelerate", "torchtune"])
+def test_yaml_of_a_tool_is_what_its_function_says(tool: str) -> None:
+    train = TrainSpec(seq_len=128, checkpointing="full")
+    function = {"accelerate": accelerate, "torchtune": torchtune}[tool]
+    assert yaml.safe_load(settings(tool, LLAMA, train)) == function(train)
+
+
+def test_fsdp_is_told_to_accelerate_and_to_the_trainer() -> None:
+    train = TrainSpec(seq_len=128, sharding="fsdp2", world_size=8, precision="bf16_master", attention="sdpa_flash")
+    assert accelerate(train)["fsdp_config"]["fsdp_version"] == 2
+    arguments = hf(LLAMA, train)["TrainingArguments"]
+    assert arguments["fsdp_config"]["transformer_layer_cls_to_wrap"] == ["LlamaDecoderLayer"]
+    assert arguments["bf16"] is True
+
+
+@pytest.mark.parametrize(
+    ("tool", "changes", "words"),
+    [
+        ("keras", {}, "there are hf"),
+        ("hf", {"checkpointing": "selective"}, "no setting for checkpointing selective"),
+        ("hf", {"attention": "sdpa_math"}, "no setting for attention sdpa_math"),
+        ("hf", {"linear_cross_entropy": "chunked"}, "no setting for linear_cross_entropy chunked"),
+        ("hf", {"precision": "bf16_master"}, "no setting for precision bf16_master on one GPU"),
+        ("deepspeed", {}, "zero1, zero2 and zero3"),
+        ("torchtune", {"precision": "bf16_amp"}, "no setting for precision bf16_amp"),
+        ("accelerate", {"precision": "fp16_pure"}, "no setting for precision fp16_pure"),
+    ],
+)
+def test_what_a_tool_cannot_do_is_refused(tool: str, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        settings(tool, LLAMA, TrainSpec(seq_len=128, **changes))

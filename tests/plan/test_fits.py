@@ -1,0 +1,103 @@
+"""What fits stands in the order of the rule, grows with the GPU, and its longest context is the longest one."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from bench.plan import PlanError, TrainSpec, model_named, predict_step
+from bench.plan.devices import gpu_memory, gpus, parse_size
+from bench.plan.fits import CONTEXT_STEP, choices, largest
+from bench.plan.predict import peak_bytes
+from bench.plan.rounding import needed_bytes
+
+LLAMA = model_named("llama-3-8b")
+
+
+def test_rows_come_by_cost_and_each_dearer_one_needs_less() -> None:
+    asked, *others = choices(LLAMA, TrainSpec(seq_len=8192), gpu_memory("h200"), most=40)
+    assert asked.changes == ()
+    same_training = [way for way in others if way.train.adaptation == "full"]
+    assert [way.cost for way in same_training] == sorted(way.cost for way in same_training)
+    peaks = [way.peak_bytes for way in others]
+    assert peaks == sorted(peaks, reverse=True)
+    assert len(set(peaks)) == len(peaks)
+    assert all(way.fits for way in others)
+
+
+def test_where_only_frozen_weights_fit_the_rows_say_so() -> None:
+    asked, *others = choices(LLAMA, TrainSpec(seq_len=4096), gpu_memory("rtx-4090"))
+    assert not asked.fits
+    assert asked.longest_context is None
+    assert {way.train.adaptation for way in others} == {"lora"}
+
+
+def test_several_gpus_are_answered_with_what_their_libraries_can_do() -> None:
+    asked, *others = choices(LLAMA, TrainSpec(seq_len=8192, world_size=8, sharding="fsdp2"), gpu_memory("h100"), most=40)
+    assert asked.train.sharding == "fsdp2"
+    assert others
+    assert not [
+        way for way in others if way.train.sharding.startswith("zero")
+    ]  # asked for in pure bf16, which DeepSpeed does not train
+    ways = choices(
+        LLAMA, TrainSpec(seq_len=8192, world_size=8, sharding="fsdp2", precision="bf16_master"), gpu_memory("h100"), most=40
+    )
+    assert {way.train.sharding for way in ways} > {"fsdp2", "zero3"}
+    assert not [way for way in ways if way.train.sharding == "fsdp2" and way.train.optimizer.endswith("_bnb")]
+
+
+def test_where_nothing_fits_the_smallest_ways_are_shown_as_not_fitting() -> None:
+    ways = choices(model_named("llama-3-70b"), TrainSpec(seq_len=8192), gpu_memory("rtx-4090"))
+    assert len(ways) == 4
+    assert not any(way.fits for way in ways)
+
+
+def test_the_longest_context_fits_and_one_step_more_does_not() -> None:
+    memory = gpu_memory("h200")
+    for way in choices(LLAMA, TrainSpec(seq_len=8192), memory, most=4)[1:]:
+        assert way.longest_context is not None
+        at, beyond = (peak_bytes(LLAMA, replace(way.train, seq_len=way.longest_context + more)) for more in (0, CONTEXT_STEP))
+        assert needed_bytes(at) <= memory < needed_bytes(beyond)
+
+
+def test_the_search_finds_the_last_that_fits_for_any_growing_size() -> None:
+    drawn = random.Random(7)
+    for _ in range(200):
+        fixed, slope, bend, limit = drawn.randrange(1000), drawn.randrange(1, 50), drawn.randrange(3), drawn.randrange(10, 10**6)
+        most, guess = drawn.randrange(1, 5000), drawn.randrange(1, 6000)
+
+        def size(n: int, fixed: int = fixed, slope: int = slope, bend: int = bend) -> int:
+            return fixed + slope * n + bend * n * n
+
+        found = largest(size, limit, most=most, guess=guess)
+        fitting = [n for n in range(1, most + 1) if size(n) <= limit]
+        assert found == (fitting[-1] if fitting else None)
+
+
+def test_the_peak_alone_is_that_of_the_whole_prediction_without_rounding() -> None:
+    for changes in ({}, {"checkpointing": "full"}, {"precision": "bf16_amp", "attention": "sdpa_flash"}, {"accumulation": 4}):
+        train = TrainSpec(seq_len=1024, **changes)  # type: ignore[arg-type]
+        peak = predict_step(LLAMA, train).peak
+        assert peak_bytes(LLAMA, train) == peak.size_bytes - peak.by_category().get("allocator_slack", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("80GB", 80 * 10**9), ("79.1GiB", int(79.1 * 2**30)), ("24", 24 * 10**9), ("512MiB", 2**29)]
+)
+def test_sizes_are_read_as_they_are_written(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "-3GB", "80 apples"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(PlanError, match="write 80GB"):
+        parse_size(text)
+
+
+def test_gpus_answer_to_their_names_and_no_other() -> None:
+    assert gpu_memory("H200") == gpus()["h200"]
+    assert gpu_memory("NVIDIA RTX 4090") == gpu_memory("4090") == gpus()["rtx-4090"]
+    with pytest.raises(PlanError, match="did you mean 'a100-80gb'"):
+        gpu_memory("a100-80")
