@@ -362,6 +362,14 @@ class Workload(ABC):
         instead of a pair: nothing can be (random outputs).
         """
 
+    def isolate(self, spec: Any, inputs: Mapping[str, torch.Tensor]) -> tuple[Any, Pick] | None:
+        """Takes all but a part out of the measured problem, in place, so that means and sums over everything are the part's own.
+
+        Then as `slice`: the part's spec, and what it takes of each tensor. For outputs and gradients that have no slice. None where
+        there are none, or nothing can be taken out; by default.
+        """
+        return None
+
     def frozen(self, spec: Any) -> frozenset[str]:
         """Names of inputs and parameters that get no gradient; such parameters are not redrawn either. `constants` by default."""
         return self.constants

@@ -341,7 +341,7 @@ class Check:
     tensor: str
     """`out`, `grad_q` ...; or the name of a property, such as `dropout_rate`."""
     at: str
-    """`small` (whole, small shape), `measured` (a slice of the measured shape) or `finite`."""
+    """`small` (whole, small shape), `measured` (a slice of the measured shape), `isolated` (all else taken out of it) or `finite`."""
     error: float | None
     """Largest absolute difference to the float64 reference, or the relative root mean square; None where it is not finite."""
     plain_error: float | None

@@ -2,7 +2,7 @@
 
     subjects: {attention: [eager, sdpa_flash]}      every combination of the lists
     arms: [{}, {attention: sdpa_flash}]             each entry over the defaults; a list in it is multiplied within the entry
-    ladder: [{attention: sdpa_flash}, {layers: liger}]   the defaults, the first, the first two, ...
+    ladder: [{attention: sdpa_flash}, {layers: liger}]   the defaults, the first, the first two, ...; a name given to a step names its arm
     leave_one_out: {flash: {...}, liger: {...}}     all parts together, and all but each
     pairs: {flash: {...}, liger: {...}}             the defaults, each part alone, and every two that fill no slot in two ways
 
@@ -101,9 +101,11 @@ def _names(value: Any) -> bool:
 
 
 def label_of(data: Mapping[str, Any]) -> Callable[[Mapping[str, str]], str]:
-    """Names subjects as the suite `data` does: by the arm's own name, else by what differs from the defaults."""
+    """Names subjects as the suite `data` does: by the own name of the arm or of its step (`2: + name`), else by what differs from the
+    defaults.
+    """
     data = _formed(data)
-    named = {tuple(sorted(arm.subject.items())): arm.label for arm in arms_of(data)} if data["arms"] else {}
+    named = {tuple(sorted(arm.subject.items())): arm.label for arm in arms_of(data)} if data["arms"] or data["ladder"] else {}
 
     def label(subject: Mapping[str, str]) -> str:
         return named.get(tuple(sorted(subject.items()))) or composed(subject, data)
@@ -114,12 +116,14 @@ def label_of(data: Mapping[str, Any]) -> Callable[[Mapping[str, str]], str]:
 def composed(subject: Mapping[str, str], data: Mapping[str, Any]) -> str:
     """`attention=flex layers=liger`: what differs from the suite's defaults, shorthands where all of one holds, or `defaults`.
 
-    The implementation alone where there is one slot; every slot where the suite has no defaults.
+    The implementation alone where there is one slot; every slot where the suite has no defaults. What `subjects` compares is always
+    said, for there no subject is more the default than another.
     """
     if len(subject) == 1:
         return next(iter(subject.values()))
     defaults: Mapping[str, str] = data.get("defaults") or {}
-    differs = {slot: name for slot, name in subject.items() if defaults.get(slot) != name}
+    asked = data.get("subjects") or {}
+    differs = {slot: name for slot, name in subject.items() if defaults.get(slot) != name or slot in asked}
     if not differs:
         return DEFAULTS_LABEL
     ranks = {slot: rank for rank, slot in enumerate(defaults)}
@@ -180,14 +184,17 @@ def part_name(part: Mapping[str, str]) -> str:
     return part.get(NAME) or " ".join(f"{word}={name}" for word, name in part.items())
 
 
-def _ladder(data: Mapping[str, Any]) -> Iterator[tuple[Slots, Place, None]]:
+def _ladder(data: Mapping[str, Any]) -> Iterator[tuple[Slots, Place, str | None]]:
     steps = data.get("ladder") or ()
     names = tuple(part_name(step) for step in steps)
     slots: Slots = {}
     for position in range(len(steps) + 1 if steps else 0):
+        name = None
         if position:
-            slots = slots | _filled(steps[position - 1], data)
-        yield slots, Place("ladder", position, names[:position]), None
+            step = steps[position - 1]
+            slots = slots | _filled(step, data)
+            name = f"{position}: + {step[NAME]}" if step.get(NAME) else None
+        yield slots, Place("ladder", position, names[:position]), name
 
 
 def _leave_one_out(data: Mapping[str, Any]) -> Iterator[tuple[Slots, Place, None]]:

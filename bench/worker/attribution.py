@@ -2,8 +2,10 @@
 
 A trace is what was resident when a call began, every allocation and release during it, and labels that were put on addresses while
 it ran. An address is used again and again, so a label belongs to the allocation that lived there at the label's position. Of several
-labels the strongest counts, in the order of `CAUSES`; an allocation without one that was made in the phase `loss` is the loss's; all
-else is a temporary, and is told with the operator that made it, or was resident from the beginning (workspaces of libraries).
+labels the strongest counts, in the order of `CAUSES`. An allocation without one that was made in the phase `loss` is the loss's. One
+that was made in a `forward` and outlives it until the `backward` begins is saved, though no hook saw it (selective checkpointing keeps
+results so). All else is a temporary, and is told with the operator that made it, or was resident from the beginning (workspaces of
+libraries).
 
     peak = sum over causes of the bytes alive at the position where the running sum is highest       (to the byte)
 
@@ -32,7 +34,7 @@ LABELS = (SLACK, PARAMETERS, OPTIMIZER, GRADIENTS, INPUTS, CHECKPOINTS, LOSS, SA
 """What an allocation may be called, the strongest first: a parameter that autograd saves is a parameter."""
 CAUSES = (*LABELS, RESIDENT, TEMPORARIES)
 
-LOSS_PHASE = "loss"
+FORWARD_PHASE, LOSS_PHASE, BACKWARD_PHASE = "forward", "loss", "backward"
 MOST_TEMPORARIES = 12
 TIMELINE_POINTS = 120
 
@@ -156,8 +158,13 @@ def _name(blocks: list[_Block], trace: Trace) -> None:
     begins = {address: [block.begin for block in lived] for address, lived in by_address.items()}
     strength = {cause: rank for rank, cause in enumerate(CAUSES)}
     for block in blocks:
-        if block.cause == TEMPORARIES and _phase(trace.phases, block.begin) == LOSS_PHASE:
+        if block.cause != TEMPORARIES:
+            continue
+        phase = _phase(trace.phases, block.begin)
+        if phase == LOSS_PHASE:
             block.cause = LOSS
+        elif phase == FORWARD_PHASE and _outlives_forward(block, trace.phases):
+            block.cause = SAVED
     for label in trace.labels:
         lived = by_address.get(label.address)
         if not lived:
@@ -168,6 +175,12 @@ def _name(blocks: list[_Block], trace: Trace) -> None:
             continue
         if strength[label.cause] < strength[block.cause]:
             block.cause = label.cause
+
+
+def _outlives_forward(block: _Block, phases: Sequence[Phase]) -> bool:
+    """Whether what was made in a forward is still there when the next backward begins."""
+    backward = next((phase.position for phase in phases if phase.name == BACKWARD_PHASE and phase.position > block.begin), None)
+    return backward is not None and (block.end is None or block.end > backward)
 
 
 def _phase(phases: Sequence[Phase], position: int) -> str:

@@ -45,6 +45,7 @@ MOST_HISTORY = 4_000_000
 def explain_peak(step: Step) -> tuple[tuple[Measurement, ...], dict[str, Json]]:
     """The peak of one call by cause: `peak_<cause>_bytes`, and for the conditions the peak of this pass, its phase and a timeline.
 
+    `overcounted_bytes` among the conditions: the causes are more than the allocator's own count by this, so a release was not seen.
     Nothing for a subject that does not tell its `holdings`.
     """
     if step.bound.holdings is None:
@@ -58,8 +59,12 @@ def explain_peak(step: Step) -> tuple[tuple[Measurement, ...], dict[str, Json]]:
         torch.cuda.reset_peak_memory_stats()
         torch.cuda.memory._record_memory_history("all", context=None, max_entries=MOST_HISTORY)
     residents = _residents_cuda() if cuda else residents_on_host(step)
-    roots = _profiled(step, step.bound.holdings)
-    asked, counted = (_history(), int(torch.cuda.memory_stats()["allocated_bytes.all.peak"])) if cuda else (None, None)
+    try:
+        roots = _profiled(step, step.bound.holdings)
+        asked, counted = (_history(), int(torch.cuda.memory_stats()["allocated_bytes.all.peak"])) if cuda else (None, None)
+    finally:
+        if cuda:
+            torch.cuda.memory._record_memory_history(None)
     trace = _trace(roots, residents, asked, "cuda" if cuda else "cpu")
     found = attribute(trace)
     total = found.peak if counted is None else counted
@@ -74,6 +79,7 @@ def _facts(found: Attribution, total: int) -> Json:
     return {
         "phase": found.phase,
         "peak_bytes": total,
+        **({"overcounted_bytes": found.peak - total} if found.peak > total else {}),
         "temporaries": [{"where": where, "bytes": size} for where, size in found.temporaries],
         "timeline": [
             {"at_s": round((moment.position - first) * 1e-9, 6), "phase": moment.phase, "bytes": moment.alive}
@@ -100,7 +106,7 @@ def _profiled(step: Step, holdings: Callable[[], Mapping[str, Sequence[torch.Ten
 
     activities = [torch.profiler.ProfilerActivity.CPU]
     with ExitStack() as stack:
-        for leaf in step.leaves:
+        for leaf in _learning(step, holdings()):
             stack.callback(leaf.register_post_accumulate_grad_hook(_mark_gradient).remove)
         profile = stack.enter_context(torch.profiler.profile(activities=activities, profile_memory=True, with_stack=True))
         own(holdings())
@@ -111,6 +117,12 @@ def _profiled(step: Step, holdings: Callable[[], Mapping[str, Sequence[torch.Ten
         del kept
     roots: Sequence[Any] = profile.profiler.kineto_results.experimental_event_tree()
     return roots
+
+
+def _learning(step: Step, held: Mapping[str, Sequence[torch.Tensor]]) -> list[torch.Tensor]:
+    """All that gets a gradient: some gradients are gone when the call ends, as where an update goes through a copy of the weights."""
+    leaves = (tensor for tensors in held.values() for tensor in tensors if tensor.requires_grad and tensor.is_leaf)
+    return list({id(leaf): leaf for leaf in (*step.leaves, *leaves)}.values())
 
 
 def _mark_gradient(leaf: torch.Tensor) -> None:
@@ -187,9 +199,8 @@ def _slack_address(address: int) -> int:
 
 
 def _history() -> list[int]:
-    """Bytes that were asked for, allocation by allocation, since the history began; ends the history."""
+    """Bytes that were asked for, allocation by allocation, since the history began."""
     snapshot: Any = torch.cuda.memory._snapshot()
-    torch.cuda.memory._record_memory_history(None)
     traces = snapshot["device_traces"][torch.cuda.current_device()]
     return [int(entry["size"]) for entry in traces if entry["action"] == "alloc"]
 

@@ -45,6 +45,10 @@ ACCUMULATOR_EPS = 32.0
 TF32_EPS = 2.0**-10
 FLIP_SEED = 20_260_101
 LONE_GRADIENT = -0.5
+NOT_COMPARABLE = "the reference itself is not finite: something wrote over the inputs or the outer gradients"
+OVERWRITTEN = (
+    "was written over; in a model others may still read it. An implementation that must do so says so in its builder's result"
+)
 
 
 def ulp(value: float, dtype: str) -> float:
@@ -81,6 +85,8 @@ def compare(
         fault = f"shape {tuple(got.shape)} instead of {tuple(plain.shape)}"
     elif got.dtype != plain.dtype:
         fault = f"{got.dtype} instead of {plain.dtype}"
+    if not math.isfinite(limit):
+        return Check(name, at, None, plain_error, None, False, NOT_COMPARABLE)
     if fault or got is None:
         return Check(name, at, None, plain_error, limit, False, fault)
     error = difference(got, exact)
@@ -156,12 +162,16 @@ def small_checks(subject: Subject, spec: Any, device: str, generator: torch.Gene
     with torch.no_grad():
         cotangents = random_like(workload.reference(small, *kept), generator) if pass_.differentiates else {}
     step = Step(bound, inputs, cotangents, pass_)
+    checks: list[Check] = []
     outputs = _outputs(step)
     alike = all(name in outputs and outputs[name].shape == cotangent.shape for name, cotangent in cotangents.items())
     if pass_.differentiates and alike:  # otherwise there is no backward to speak of, and the comparison says why
-        step.backward(outputs, laid_out_like(outputs, cotangents))
+        lent = laid_out_like(outputs, cotangents)
+        step.backward(outputs, lent)
+        checks = list(_left_alone(lent, cotangents, "outer gradient of "))
+    checks += _left_alone(inputs, kept[0], "")
     got = {**outputs, **_gradients(step)}
-    checks = _against_reference(subject, small, "small", got, *kept, cotangents)
+    checks += _against_reference(subject, small, "small", got, *kept, cotangents)
 
     def bind(part: Any) -> Any:
         return subject.build(part, workload.make_parameters(part, device, generator))
@@ -185,6 +195,13 @@ def finite_checks(step: Step) -> Iterator[Check]:
     """One call: are all outputs and gradients finite?"""
     step.prepare()
     yield from _finiteness(step, step.observed(step()))
+
+
+def _left_alone(tensors: Tensors, before: Tensors, what: str) -> Iterator[Check]:
+    """A failed check for each of `tensors` that has other numbers than `before`; nothing where all is well."""
+    for name, tensor in tensors.items():
+        if not torch.equal(tensor.detach(), before[name].to(tensor.dtype)):
+            yield Check(f"{what}{name}", "small", None, None, None, False, OVERWRITTEN)
 
 
 def _outputs(step: Step) -> Tensors:
@@ -236,6 +253,28 @@ def measured_checks(subject: Subject, spec: Any, step: Step, relative_errors: di
     inputs = _copies(picked(step.inputs))
     parameters = _copies(picked(step.bound.parameters))
     yield from _against_reference(subject, small, "measured", got, inputs, parameters, cotangents, relative_errors, incomparable)
+    del got, inputs, parameters, cotangents
+    yield from _isolated_checks(subject, spec, step)
+
+
+def _isolated_checks(subject: Subject, spec: Any, step: Step) -> Iterator[Check]:
+    """What is a mean or sum over everything: compared once all but a part of the problem is taken out of the inputs."""
+    isolated = subject.workload.isolate(spec, step.inputs)
+    if isolated is None:
+        return
+    small, pick = isolated
+
+    def picked(tensors: Tensors) -> dict[str, torch.Tensor]:
+        return _copies({name: part for name, tensor in tensors.items() if (part := pick(name, tensor.detach())) is not None})
+
+    step.prepare()
+    outputs = step.observed(step())
+    got = picked({**outputs, **_gradients(step)})
+    incomparable = frozenset({*outputs, *_gradients(step)} - set(got))
+    del outputs
+    step.clear()
+    inputs, parameters, cotangents = picked(step.inputs), picked(step.bound.parameters), _copies(step.cotangents)
+    yield from _against_reference(subject, small, "isolated", got, inputs, parameters, cotangents, incomparable=incomparable)
 
 
 def track_gradients(workload: Workload, spec: Any, inputs: Tensors, pass_: Pass) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import csv
 import io
 import json
 import math
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -119,6 +119,18 @@ def test_a_ladder_takes_one_step_more_each_time(load: LoadSteps, steps: Catalogu
     ]
     assert [arm.places[0].position for arm in arms] == [0, 1, 2, 3]
     assert arms[-1].places[0].parts == ("step=flash", "layers=liger", "amp")
+    named = ["defaults", "step=flash", "step=flash layers=liger", "3: + amp"]
+    assert [arm.label for arm in arms] == named
+    assert [label_of(suite.to_data())(arm.subject) for arm in arms] == named
+
+
+def test_what_the_subjects_compare_is_said_of_each_even_where_it_is_the_default(load: LoadSteps) -> None:
+    suite = load(subjects={"step": ["plain", "flash"]}, defaults={"step_norm": "liger"})
+    assert labels(suite) == ["step=plain", "step=flash"]
+    assert labels(load(subjects={"step": ["plain", "flash"], "step_norm": ["plain"]})) == [
+        "step=plain step_norm=plain",
+        "step=flash step_norm=plain",
+    ]
 
 
 def test_leave_one_out_is_all_parts_together_and_all_but_each(load: LoadSteps, steps: Catalogue) -> None:

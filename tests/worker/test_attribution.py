@@ -47,15 +47,31 @@ def test_the_causes_add_up_to_the_peak_to_the_byte() -> None:
 def test_a_label_belongs_to_the_life_of_the_address_at_which_it_was_put() -> None:
     late = Trace(STEP.residents, STEP.events, [Label(21, 60, SAVED), Label(41, 60, CHECKPOINTS)], STEP.phases)
     assert attribute(late).causes[CHECKPOINTS] == 70
-    assert SAVED not in attribute(late).causes
+    assert attribute(late).causes[SAVED] == 40  # what outlives the forward, and nothing of that address
     after_its_death = Trace(STEP.residents, STEP.events, [Label(65, 60, SAVED)], STEP.phases)
-    assert SAVED not in attribute(after_its_death).causes
+    assert attribute(after_its_death).causes == {RESIDENT: 130, SAVED: 40, TEMPORARIES: 170}
 
 
 def test_what_is_allocated_while_the_loss_is_computed_is_the_losss() -> None:
     until_then = Trace([], STEP.events[:3], [], STEP.phases)
-    assert attribute(until_then).causes == {TEMPORARIES: 40, LOSS: 25}
+    assert attribute(until_then).causes == {SAVED: 40, LOSS: 25}
     assert attribute(until_then).phase == "loss"
+
+
+def test_what_outlives_its_forward_until_the_backward_is_saved_and_what_does_not_is_a_temporary() -> None:
+    phases = [Phase(1, "forward"), Phase(20, "backward"), Phase(40, "forward"), Phase(60, "backward"), Phase(80, "optimizer")]
+    events = [
+        Event(2, 5, 8, "kept by no hook"),
+        Event(3, 6, 4, "gone before the backward"),
+        Event(10, 6, -4),
+        Event(25, 5, -8),
+        Event(30, 7, 2, "made in the backward"),
+        Event(45, 8, 16, "of the second micro-batch"),
+    ]
+    assert attribute(Trace([], events, [], phases)).causes == {SAVED: 16, TEMPORARIES: 2}
+    assert attribute(Trace([], events[:4], [], phases)).causes == {SAVED: 8, TEMPORARIES: 4}
+    inference = [Phase(1, "forward")]
+    assert attribute(Trace([], events[:1], [], inference)).causes == {TEMPORARIES: 8}
 
 
 def test_an_early_label_names_what_comes_to_live_there_only_where_nothing_lived_there_before() -> None:

@@ -110,6 +110,27 @@ def test_checkpointing_trades_saved_activations_for_its_own_inputs() -> None:
     assert plain["checkpoints"] == 0
 
 
+def test_gradients_that_are_gone_before_the_call_ends_are_gradients_all_the_same() -> None:
+    step = training_step()
+    weights = list(step.leaves)
+    for weight in weights:
+        weight.grad = None
+
+    def forgetful(inputs: Mapping[str, torch.Tensor], mark: Callable[[str], None]) -> Mapping[str, torch.Tensor]:
+        mark("backward")
+        loss = sum((weight * 1e-3).sum() for weight in weights)
+        assert isinstance(loss, torch.Tensor)
+        loss.backward()
+        copies = [weight.grad.double() for weight in weights if weight.grad is not None]
+        for weight in weights:
+            weight.grad = None
+        return {"loss": loss.detach(), "copies": torch.stack([copy.sum() for copy in copies])}
+
+    bound = Bound(lambda inputs: forgetful(inputs, lambda _name: None), phased=forgetful, holdings=lambda: {"parameters": weights})
+    causes, _ = causes_of(Step(bound, step.inputs, {}, Pass.STEP))
+    assert causes["gradients"] == LAYERS * WIDTH * WIDTH * FLOAT
+
+
 def test_the_timeline_goes_through_the_step_in_order_and_names_phases() -> None:
     _, facts = causes_of(training_step())
     moments = facts["timeline"]

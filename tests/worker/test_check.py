@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 
-from bench.worker.check import _last_bits_flipped, compare, random_like, relative_error, require, starting_gradients, ulp
+from bench.records import Pass, Status
+from bench.worker.check import (
+    NOT_COMPARABLE,
+    OVERWRITTEN,
+    _last_bits_flipped,
+    compare,
+    random_like,
+    relative_error,
+    require,
+    starting_gradients,
+    ulp,
+)
 from bench.worker.refusals import DisagreesError
+from tests.worker.trials import answer, rms_norm
 
 
 def test_an_ulp_is_the_spacing_of_the_dtype_at_a_value() -> None:
@@ -121,3 +134,51 @@ def test_the_outer_gradient_of_a_lone_number_rounds_nothing_and_is_1_where_it_is
     assert float(timed["loss"]) == 1.0
     assert torch.equal(checked["out"], timed["out"])
     assert len(set(checked["out"].tolist())) == 3
+
+
+@pytest.mark.parametrize("tolerance", [None, 0.1])
+def test_where_the_reference_is_not_finite_nothing_can_be_compared_and_no_limit_is_kept(tolerance: float | None) -> None:
+    got, plain, flipped, exact = tensors()
+    exact[2] = math.inf
+    found = compare("out", "measured", "fp32", got, plain, flipped, exact, tolerance)
+    assert (found.passed, found.error) == (False, None)
+    if tolerance is None:
+        assert (found.limit, found.detail) == (None, NOT_COMPARABLE)
+
+
+OVERWRITING = """
+import torch
+from bench.declare import implementation
+from bench.workloads.rms_norm.eager import eager
+
+class Overwriting(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, out):
+        return out.view_as(out)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        handed_on = gradient.clone()
+        gradient.mul_({factor})
+        return handed_on
+
+@implementation(workload="rms_norm")
+def overwriting(spec):
+    def replace(module):
+        module.register_forward_hook(lambda module, inputs, out: Overwriting.apply({out}))
+        return module
+    return replace
+"""
+
+
+@pytest.mark.parametrize(
+    ("factor", "out", "named"),
+    [(3.0, "out", "outer gradient of out"), (1.0, "(out, inputs[0].data.mul_(2.0))[0]", "x"), (1.0, "out", None)],
+)
+def test_what_others_may_still_read_is_left_alone(tmp_path: Path, factor: float, out: str, named: str | None) -> None:
+    path = tmp_path / "overwriting.py"
+    path.write_text(OVERWRITING.format(factor=factor, out=out))
+    reply = answer(tmp_path, rms_norm("overwriting", pass_=Pass.FORWARD_BACKWARD), plugins=(path,))
+    found = {check.tensor for check in reply.checks if check.detail == OVERWRITTEN}
+    assert found == ({named} if named else set()), reply.traceback
+    assert reply.status is (Status.INCORRECT if named else Status.OK)

@@ -348,4 +348,6 @@ def test_the_slice_of_a_loss_is_a_gradient_that_only_counts_the_labels_of_the_ot
     for name in compared:
         torch.testing.assert_close(alone[name], whole[name])
         assert len(alone[name]) < 40
+    assert {int(token) for token in pick("labels", torch.arange(40)) // 10} == {0, 1, 2, 3}  # type: ignore[union-attr]
+    assert pick("labels", torch.arange(40))[-1] == 39  # type: ignore[index]
     assert pick("loss", torch.zeros(())) is None

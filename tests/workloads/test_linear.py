@@ -10,12 +10,14 @@ import pytest
 import torch
 
 from bench.catalogue import load_catalogue
+from bench.errors import Unsupported
 from bench.records import Cost, Pass
 from bench.suite import suite_from_data
 from bench.suite.expansion import expand
 from bench.workloads.linear import LAYERS, WORKLOAD, LinearSpec
 from bench.workloads.linear._calls import Conversion, plain_linear
 from bench.workloads.linear._held import held_bytes
+from bench.workloads.linear._torchao import multiplying_int8
 from tests.workloads.linear_cases import linear
 
 SPEC = LinearSpec(batch=1, seq_len=6, in_features=64, out_features=40, bias=True, dtype="fp32")
@@ -90,6 +92,30 @@ def test_the_small_problem_is_always_of_normal_numbers() -> None:
     assert not unusual.normal
     assert WORKLOAD.tolerance(small, 0.02) == 0.02
     assert WORKLOAD.tolerance(unusual, 0.02) == 0.5
+
+
+def test_the_small_problem_sums_over_as_many_tokens_as_float8_products_take() -> None:
+    large = dataclasses.replace(SPEC, seq_len=8192, in_features=4096, out_features=14336)
+    assert WORKLOAD.small_spec(dataclasses.replace(large, weight_grad=True)).seq_len % 16 == 0
+    assert WORKLOAD.small_spec(large).seq_len % 16
+
+
+def test_few_rows_that_torch_has_no_int8_product_of_are_refused_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_for_few(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError(f"needs more than 16, but got {len(x)}")
+
+    monkeypatch.setattr(torch, "_int_mm", none_for_few)
+    plain = torch.nn.Linear(64, 40)
+    many = multiplying_int8(lambda module: module, dataclasses.replace(SPEC, seq_len=17))
+    assert many(plain) is plain
+    few = multiplying_int8(lambda module: module, dataclasses.replace(SPEC, seq_len=16))
+    with pytest.raises(Unsupported, match="16 rows here, and torchao would use fp32: needs more than 16, but got 16"):
+        few(plain)
+
+
+def test_few_rows_are_converted_where_torch_has_an_int8_product_of_them() -> None:
+    plain = torch.nn.Linear(64, 40)
+    assert multiplying_int8(lambda module: module, SPEC)(plain) is plain
 
 
 def test_a_frozen_weight_costs_two_products_and_one_that_learns_three() -> None:

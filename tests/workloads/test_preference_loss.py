@@ -110,6 +110,28 @@ def test_a_loss_has_the_constants_that_it_reads_and_they_learn_nothing(loss: str
     assert set(inputs) - WORKLOAD.constants == {"hidden", "weight"}
 
 
+@pytest.mark.parametrize("loss", ["simpo", "grpo"])
+def test_the_slice_is_the_gradient_of_the_last_pair(loss: str) -> None:
+    spec = dataclasses.replace(SPEC, loss=loss)
+    part, pick = WORKLOAD.slice(spec)  # type: ignore[misc]
+    inputs = inputs_of(spec)
+
+    def gradient(of: PreferenceSpec, given: dict[str, torch.Tensor]) -> torch.Tensor:
+        hidden = given["hidden"].clone().requires_grad_()
+        return torch.autograd.grad(WORKLOAD.reference(of, {**given, "hidden": hidden}, {})["loss"], hidden)[0]
+
+    picked = {name: tensor if name.endswith("weight") else pick(name, tensor) for name, tensor in inputs.items()}
+    whole = gradient(spec, inputs)
+    torch.testing.assert_close(gradient(part, picked), whole[[2, 5]])  # type: ignore[arg-type]
+    assert torch.equal(pick("grad_hidden", whole), whole[[2, 5]])  # type: ignore[arg-type]
+    assert [pick(name, whole) for name in ("loss", "grad_weight")] == [None, None]
+
+
+@pytest.mark.parametrize("loss", ["dpo", "orpo"])
+def test_what_cannot_be_compared_by_pairs_has_no_slice(loss: str) -> None:
+    assert WORKLOAD.slice(dataclasses.replace(SPEC, loss=loss)) is None
+
+
 def test_an_odd_number_of_sequences_is_refused_in_words() -> None:
     with pytest.raises(ValueError, match="must be even"):
         WORKLOAD.spec(case("eager", "dpo", batch=3))

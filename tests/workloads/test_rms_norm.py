@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from bench.catalogue import load_catalogue
@@ -56,12 +57,15 @@ def test_costs_of_both_directions_add_up() -> None:
     assert both.tokens == 10
 
 
-def test_the_slice_is_the_last_rows_and_the_whole_weight() -> None:
+def test_the_slice_is_rows_of_every_sequence_and_the_whole_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.workloads.rms_norm._rows.SLICE_ELEMENTS", SPEC.batch * 3 * SPEC.hidden_size)
     sliced = WORKLOAD.slice(SPEC)
     assert sliced is not None
     part, pick = sliced
     inputs, parameters = parts()
     whole = WORKLOAD.reference(SPEC, inputs, parameters)["out"]
     picked = {"x": pick("x", inputs["x"])}
+    assert (part.batch, part.seq_len) == (SPEC.batch, 3)
     torch.testing.assert_close(WORKLOAD.reference(part, picked, parameters)["out"], pick("out", whole))  # type: ignore[arg-type]
+    assert torch.equal(picked["x"][:, -1], inputs["x"][:, -1])  # type: ignore[index]
     assert pick("grad_weight", parameters["weight"]) is parameters["weight"]

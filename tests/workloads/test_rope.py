@@ -46,11 +46,11 @@ def test_tensors_are_views_as_projections_leave_them() -> None:
 
 
 def test_the_slice_keeps_the_positions_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.workloads.rope.SLICE_ELEMENTS", 3 * 6 * 8)
+    monkeypatch.setattr("bench.workloads.rope.SLICE_ELEMENTS", 2 * 3 * 6 * 8)
     sliced = WORKLOAD.slice(SPEC)
     assert sliced is not None
     part, pick = sliced
-    assert (part.seq_len, part.first_position) == (3, 4)
+    assert (part.batch, part.seq_len, part.first_position, part.position_step) == (2, 3, 0, 3)
     drawn = inputs()
     whole = WORKLOAD.reference(SPEC, drawn, {})
     picked = {name: pick(name, tensor) for name, tensor in drawn.items()}

@@ -90,7 +90,7 @@ def test_costs_are_three_products_forward_six_backward_and_the_activation(worklo
 
 @pytest.mark.parametrize("workload", BOTH)
 def test_the_slice_is_rows_and_whole_weights(workload: GatedMlp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.workloads.swiglu._gated.SLICE_ELEMENTS", 2 * 24)
+    monkeypatch.setattr("bench.workloads.swiglu._gated.SLICE_ELEMENTS", SPEC.batch * 2 * 24)
     sliced = workload.slice(SPEC)
     assert sliced is not None
     part, pick = sliced

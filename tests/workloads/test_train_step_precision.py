@@ -129,6 +129,13 @@ def test_pure_fp16_ends_in_no_number_and_the_check_says_at_which_step() -> None:
     assert "plain PyTorch in the same dtypes loses it at step" in str(check.detail)
 
 
+@pytest.mark.parametrize("optimizer", ["adamw_forloop", "adamw_foreach", "adamw_fused"])
+def test_pure_fp16_is_refused_by_none_of_torchs_optimizers_so_that_it_can_be_seen_what_it_does(optimizer: str) -> None:
+    case = training("fp16_pure", fills={"optimizer": optimizer})
+    implementation = load_catalogue().implementation("optimizer", optimizer)
+    assert implementation.declared_refusal(WORKLOAD.seen_by(case, "optimizer")) is None
+
+
 def test_noise_of_bf16_is_within_the_limit_and_a_learning_rate_too_high_is_not() -> None:
     step = small_step("bf16_amp")
     step.update.optimizer.param_groups[0]["lr"] *= 1.5

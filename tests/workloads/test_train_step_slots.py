@@ -79,6 +79,16 @@ def test_checkpointing_keeps_less_the_more_it_computes_again() -> None:
     assert full < second < none
 
 
+def test_looking_at_memory_lets_go_of_gradients_and_tells_of_no_states_off_a_cpu() -> None:
+    step = step_of(training())
+    losses(step, 1)
+    assert any(weight.grad is not None for weight in step.update.learned)
+    found = memory_findings(step)
+    assert all(weight.grad is None for weight in step.update.learned)
+    assert found["state_bytes"] > 2 * found["weight_bytes"] * 0.99
+    assert "state_host_bytes" not in found
+
+
 def test_what_selective_checkpointing_keeps_is_not_told_since_hooks_do_not_see_it() -> None:
     assert saved("selective") is None
 

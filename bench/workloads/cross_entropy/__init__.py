@@ -29,6 +29,7 @@ from bench.declare import Bound, Param, Pick, SlotKind, Workload, dtype_bytes, f
 from bench.records import Case, Cost, Pass
 from bench.workloads.cross_entropy._labels import IGNORED, draw_labels, ignored_among, raise_logits
 from bench.workloads.cross_entropy._overwritten import Overwrites, fresh_copies, scalar
+from bench.workloads.rms_norm._spread import spread
 
 if TYPE_CHECKING:
     import torch
@@ -119,17 +120,31 @@ class CrossEntropy(Workload):
         return {"loss": total / (spec.counted_tokens or (inputs["labels"] != IGNORED).sum())}
 
     def slice(self, spec: CrossEntropySpec) -> tuple[CrossEntropySpec, Pick] | None:
-        """The last rows, `SLICE_ELEMENTS` of logits at most, whose gradient depends on no other row but for how many labels count.
+        """Evenly spread rows, `SLICE_ELEMENTS` of logits at most. Their gradient depends on no other row but for how many labels count.
 
         The loss itself is a mean over all rows and has no part.
         """
-        rows = min(spec.tokens, max(1, SLICE_ELEMENTS // spec.vocab_size))
+        rows, count = spread(spec.tokens, SLICE_ELEMENTS // spec.vocab_size)
         counted = spec.tokens - spec.ignored_tokens
 
         def pick(name: str, tensor: torch.Tensor) -> torch.Tensor | None:
-            return None if name == "loss" else tensor[-rows:]
+            return None if name == "loss" else tensor[rows]
 
-        return dataclasses.replace(spec, tokens=rows, ignored_tokens=0, counted_tokens=counted), pick
+        return dataclasses.replace(spec, tokens=count, ignored_tokens=0, counted_tokens=counted), pick
+
+    def isolate(self, spec: CrossEntropySpec, inputs: Mapping[str, torch.Tensor]) -> tuple[CrossEntropySpec, Pick] | None:
+        """All labels but those of the slice are ignored: then the loss is the slice's own."""
+        rows, count = spread(spec.tokens, SLICE_ELEMENTS // spec.vocab_size)
+        kept = inputs["labels"][rows].clone()
+        counted = int((kept != IGNORED).sum())
+        if not counted:
+            return None
+        inputs["labels"].fill_(IGNORED)[rows] = kept
+
+        def pick(name: str, tensor: torch.Tensor) -> torch.Tensor | None:
+            return tensor if name == "loss" else tensor[rows]
+
+        return dataclasses.replace(spec, tokens=count, ignored_tokens=count - counted, counted_tokens=None), pick
 
 
 WORKLOAD = CrossEntropy()

@@ -26,6 +26,7 @@ from bench.declare import Bound, Param, Pick, SlotKind, Workload, dtype_bytes, f
 from bench.records import Case, Cost, Pass
 from bench.workloads.cross_entropy._labels import IGNORED, draw_labels, ignored_among
 from bench.workloads.cross_entropy._overwritten import scalar
+from bench.workloads.rms_norm._spread import spread
 
 if TYPE_CHECKING:
     import torch
@@ -156,19 +157,34 @@ class DistillationLoss(Workload):
         return {"loss": (each * counted).sum() / (spec.counted_tokens or counted.sum())}
 
     def slice(self, spec: DistillationSpec) -> tuple[DistillationSpec, Pick] | None:
-        """The gradient of the student's last hidden states: it depends on both weights and on how many labels count, on no other token.
+        """The gradient of some of the student's hidden states, evenly spread: it depends on both weights and on how many labels count,
+        on no other token.
 
         Loss and gradient of the weight are sums over all tokens and have no part.
         """
-        rows = min(spec.tokens, max(1, SLICE_ELEMENTS // spec.vocab_size))
+        rows, count = spread(spec.tokens, SLICE_ELEMENTS // spec.vocab_size)
         counted = spec.tokens - spec.ignored_tokens
 
         def pick(name: str, tensor: torch.Tensor) -> torch.Tensor | None:
             if name in ("loss", "grad_student_weight"):
                 return None
-            return tensor if name.endswith("weight") else tensor[-rows:]
+            return tensor if name.endswith("weight") else tensor[rows]
 
-        return dataclasses.replace(spec, tokens=rows, ignored_tokens=0, counted_tokens=counted), pick
+        return dataclasses.replace(spec, tokens=count, ignored_tokens=0, counted_tokens=counted), pick
+
+    def isolate(self, spec: DistillationSpec, inputs: Mapping[str, torch.Tensor]) -> tuple[DistillationSpec, Pick] | None:
+        """All labels but those of the slice are ignored: then the loss and the gradient of the weight are the slice's own."""
+        rows, count = spread(spec.tokens, SLICE_ELEMENTS // spec.vocab_size)
+        kept = inputs["labels"][rows].clone()
+        counted = int((kept != IGNORED).sum())
+        if not counted:
+            return None
+        inputs["labels"].fill_(IGNORED)[rows] = kept
+
+        def pick(name: str, tensor: torch.Tensor) -> torch.Tensor | None:
+            return tensor if name == "loss" or name.endswith("weight") else tensor[rows]
+
+        return dataclasses.replace(spec, tokens=count, ignored_tokens=count - counted, counted_tokens=None), pick
 
 
 WORKLOAD = DistillationLoss()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.declare import Bound, NormSpec, Param, Pick, SlotKind, Workload, dtype_bytes, fill_normal
 from bench.records import Case, Cost, Pass
-from bench.workloads.rms_norm._rows import PARAMS, fewer_rows, last_rows, normal_rows, numbers_near, spec_of
+from bench.workloads.rms_norm._rows import PARAMS, fewer_rows, normal_rows, numbers_near, spec_of, spread_rows
 
 if TYPE_CHECKING:
     import torch
@@ -76,7 +76,7 @@ class FusedAddRmsNorm(Workload):
         return {"normed": normed, "new_residual": new_residual}
 
     def slice(self, spec: NormSpec) -> tuple[NormSpec, Pick] | None:
-        return last_rows(spec, {"weight"})
+        return spread_rows(spec, {"weight"})
 
 
 def added_and_normalised(

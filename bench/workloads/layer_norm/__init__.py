@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.declare import Bound, NormSpec, Param, Pick, SlotKind, Workload, dtype_bytes, fill_normal
 from bench.records import Case, Cost, Pass
-from bench.workloads.rms_norm._rows import PARAMS, fewer_rows, last_rows, normal_rows, numbers_near, spec_of
+from bench.workloads.rms_norm._rows import PARAMS, fewer_rows, normal_rows, numbers_near, spec_of, spread_rows
 
 if TYPE_CHECKING:
     import torch
@@ -71,7 +71,7 @@ class LayerNorm(Workload):
         return {"out": normalised(inputs["x"], parameters["weight"], parameters["bias"], spec.eps)}
 
     def slice(self, spec: NormSpec) -> tuple[NormSpec, Pick] | None:
-        return last_rows(spec, {"weight", "bias"})
+        return spread_rows(spec, {"weight", "bias"})
 
 
 def normalised(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:

@@ -39,6 +39,8 @@ NOT_COMPILED = "none"
 COMPILE_MODES = (NOT_COMPILED, "default", "max-autotune")
 SMALL_TOKENS, SMALL_IN, SMALL_OUT = 33, 256, 128
 """More than 16 rows, and sides of which 128 and 32 are divisors: fewer do not suit the int8 and 4-bit kernels."""
+SMALL_TOKENS_SUMMED = 48
+"""Where the weight learns its gradient sums over the tokens, and float8 products on a GPU sum over multiples of 16 only."""
 SLICE_TOKENS, SLICE_OUT = 128, 512
 WIDE_TOLERANCE = 0.5
 """For numbers that no format is made for, planted outliers or real weights: their error is what is asked, within reason."""
@@ -171,7 +173,7 @@ class Linear(Workload):
         return dataclasses.replace(
             spec,
             batch=1,
-            seq_len=min(spec.seq_len, SMALL_TOKENS),
+            seq_len=min(spec.seq_len, SMALL_TOKENS_SUMMED if spec.weight_grad else SMALL_TOKENS),
             in_features=min(spec.in_features, SMALL_IN),
             out_features=min(spec.out_features, SMALL_OUT),
             weight_outliers=0.0,

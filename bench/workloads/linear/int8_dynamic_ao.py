@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bench.declare import implementation
 from bench.workloads.linear._compiled import COMPILED
 from bench.workloads.linear._frozen import demand_frozen
-from bench.workloads.linear._torchao import REQUIRES, quantized
+from bench.workloads.linear._torchao import REQUIRES, multiplying_int8, quantized
 
 if TYPE_CHECKING:
     from bench.workloads.linear import LinearSpec
@@ -28,4 +28,4 @@ def int8_dynamic_ao(spec: LinearSpec) -> Any:
     demand_frozen(spec, "int8 by rows")
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig
 
-    return quantized(lambda plain: Int8DynamicActivationInt8WeightConfig())
+    return multiplying_int8(quantized(lambda plain: Int8DynamicActivationInt8WeightConfig()), spec)

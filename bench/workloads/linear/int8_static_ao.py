@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bench.declare import implementation
 from bench.workloads.linear._compiled import COMPILED
 from bench.workloads.linear._frozen import demand_frozen
-from bench.workloads.linear._torchao import REQUIRES, quantized
+from bench.workloads.linear._torchao import REQUIRES, multiplying_int8, quantized
 
 if TYPE_CHECKING:
     import torch
@@ -72,4 +72,4 @@ def int8_static_ao(spec: LinearSpec) -> Any:
             granularity=[PerTensor(), PerRow()],
         )
 
-    return quantized(config)
+    return multiplying_int8(quantized(config), spec)

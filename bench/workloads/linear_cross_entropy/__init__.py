@@ -29,6 +29,7 @@ from bench.declare import Bound, Param, Pick, SlotKind, Workload, dtype_bytes, f
 from bench.records import Case, Cost, Pass
 from bench.workloads.cross_entropy._labels import IGNORED, draw_labels, ignored_among
 from bench.workloads.cross_entropy._overwritten import scalar
+from bench.workloads.rms_norm._spread import spread
 
 if TYPE_CHECKING:
     import torch
@@ -135,19 +136,35 @@ class LinearCrossEntropy(Workload):
         return {"loss": total / (spec.counted_tokens or (inputs["labels"] != IGNORED).sum())}
 
     def slice(self, spec: LinearCrossEntropySpec) -> tuple[LinearCrossEntropySpec, Pick] | None:
-        """The gradient of the last hidden states, which depends on the whole weight and on how many labels count, on no other token.
+        """The gradient of evenly spread hidden states, which depends on the whole weight and on how many labels count, on no other token.
 
         Loss and gradient of the weight are sums over all tokens and have no part.
         """
-        rows = min(spec.tokens, max(1, SLICE_ELEMENTS // spec.vocab_size))
+        rows, count = spread(spec.tokens, SLICE_ELEMENTS // spec.vocab_size)
         counted = spec.tokens - spec.ignored_tokens
 
         def pick(name: str, tensor: torch.Tensor) -> torch.Tensor | None:
             if name in ("loss", "grad_weight"):
                 return None
-            return tensor if name == "weight" else tensor[-rows:]
+            return tensor if name == "weight" else tensor[rows]
 
-        return dataclasses.replace(spec, tokens=rows, ignored_tokens=0, counted_tokens=counted), pick
+        return dataclasses.replace(spec, tokens=count, ignored_tokens=0, counted_tokens=counted), pick
+
+    def isolate(
+        self, spec: LinearCrossEntropySpec, inputs: Mapping[str, torch.Tensor]
+    ) -> tuple[LinearCrossEntropySpec, Pick] | None:
+        """All labels but those of the slice are ignored: then the loss and the gradient of the weight are the slice's own."""
+        rows, count = spread(spec.tokens, SLICE_ELEMENTS // spec.vocab_size)
+        kept = inputs["labels"][rows].clone()
+        counted = int((kept != IGNORED).sum())
+        if not counted:
+            return None
+        inputs["labels"].fill_(IGNORED)[rows] = kept
+
+        def pick(name: str, tensor: torch.Tensor) -> torch.Tensor | None:
+            return tensor if name in ("loss", "weight", "grad_weight") else tensor[rows]
+
+        return dataclasses.replace(spec, tokens=count, ignored_tokens=count - counted, counted_tokens=None), pick
 
 
 WORKLOAD = LinearCrossEntropy()

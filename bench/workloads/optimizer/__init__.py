@@ -129,9 +129,10 @@ class OptimizerStep(Workload):
 
         assert isinstance(bound, Update)
         total, host = state_bytes(bound.optimizer)
+        on_device = next(iter(bound.parameters.values())).device.type != "cpu"
         return {
             "state_bytes": float(total),
-            "state_host_bytes": float(host),
+            **({"state_host_bytes": float(host)} if on_device else {}),
             "state_bytes_per_parameter": total / spec.parameters,
             "update_error": update_error(self, self.small_spec(spec), bound),
         }

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     import torch
 
 
-@implementation(dtypes=["fp32", "bf16"], passes=[Pass.STEP], proof={"ops": ["^aten::_foreach_addcdiv_$"], "not": ["_fused_"]})
+@implementation(
+    dtypes=["fp32", "bf16", "fp16"], passes=[Pass.STEP], proof={"ops": ["^aten::_foreach_addcdiv_$"], "not": ["_fused_"]}
+)
 def adamw_foreach(spec: OptimizerSpec) -> Recipe:
     """`torch.optim.AdamW` with foreach, what it does by default on a GPU; needs a copy of all parameters meanwhile."""
     import torch

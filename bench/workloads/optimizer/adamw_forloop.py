@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     import torch
 
 
-@implementation(dtypes=["fp32", "bf16"], passes=[Pass.STEP], proof={"ops": ["^aten::addcdiv_$"], "not": ["_foreach_", "_fused_"]})
+@implementation(
+    dtypes=["fp32", "bf16", "fp16"], passes=[Pass.STEP], proof={"ops": ["^aten::addcdiv_$"], "not": ["_foreach_", "_fused_"]}
+)
 def adamw_forloop(spec: OptimizerSpec) -> Recipe:
     """`torch.optim.AdamW` as a loop: the fewest temporaries of the unfused two."""
     import torch

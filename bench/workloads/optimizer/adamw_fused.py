@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     import torch
 
 
-@implementation(dtypes=["fp32", "bf16"], passes=[Pass.STEP], proof={"ops": ["^aten::_fused_adamw_$"], "not": ["_foreach_addcdiv"]})
+@implementation(
+    dtypes=["fp32", "bf16", "fp16"], passes=[Pass.STEP], proof={"ops": ["^aten::_fused_adamw_$"], "not": ["_foreach_addcdiv"]}
+)
 def adamw_fused(spec: OptimizerSpec) -> Recipe:
     """`torch.optim.AdamW` with fused=True: computes in fp32 and needs no temporaries."""
     import torch

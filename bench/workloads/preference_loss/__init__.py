@@ -73,6 +73,8 @@ class PreferenceSpec:
     dtype: str
     training: bool = True
     """False where no gradient will be asked for."""
+    of_sequences: int | None = None
+    """Over how many sequences means are taken where it is not over its own: in a part of a larger problem."""
 
 
 class PreferenceLoss(Workload):
@@ -164,22 +166,37 @@ class PreferenceLoss(Workload):
         answer = labels != IGNORED
         logp = _logp(inputs["hidden"], inputs["weight"], labels)
         totals, lengths = logp.sum(-1), answer.sum(-1)
+        part = spec.sequences / (spec.of_sequences or spec.sequences)
         if spec.loss == "grpo":
-            return {"loss": _grpo(logp, answer, inputs["advantages"], inputs["reference_logp"])}
+            return {"loss": part * _grpo(logp, answer, inputs["advantages"], inputs["reference_logp"])}
         if spec.loss == "dpo":
             ratios = totals - _logp(inputs["reference_hidden"], inputs["reference_weight"], labels).sum(-1)
             return {"loss": -_log_sigmoid(DPO_BETA * _margin(ratios)).mean()}
         means = totals / lengths
         if spec.loss == "simpo":
-            return {"loss": -_log_sigmoid(SIMPO_BETA * _margin(means) - SIMPO_GAMMA).mean()}
+            return {"loss": part * -_log_sigmoid(SIMPO_BETA * _margin(means) - SIMPO_GAMMA).mean()}
         odds = means - (1.0 - means.exp()).log()
         chosen = len(totals) // 2
         likelihood = -totals[:chosen].sum() / lengths[:chosen].sum()
         return {"loss": likelihood - ORPO_LAMBDA * _log_sigmoid(_margin(odds)).mean()}
 
     def slice(self, spec: PreferenceSpec) -> tuple[PreferenceSpec, Pick] | None:
-        """None: the loss is a mean over all answers. At the measured shape everything must be finite; numbers are compared at the small."""
-        return None
+        """For simpo and grpo the gradient of the last pair's hidden states: it depends on no other pair but for how many there are.
+
+        Loss and gradient of the weight are means over all and have no part. None for orpo, which divides by the tokens of all chosen
+        answers, and for dpo, whose margin of whole sums has one rounding error that scales the whole gradient of its pair: a single
+        draw, which says nothing about another. There everything must be finite at the measured shape.
+        """
+        if spec.loss not in ("simpo", "grpo"):
+            return None
+        half = spec.sequences // 2
+
+        def pick(name: str, tensor: torch.Tensor) -> torch.Tensor | None:
+            if name in ("loss", "grad_weight"):
+                return None
+            return tensor if name.endswith("weight") else tensor[half - 1 :: half]
+
+        return dataclasses.replace(spec, sequences=2, of_sequences=spec.sequences), pick
 
 
 def _draw_answers(labels: torch.Tensor, spec: PreferenceSpec, generator: torch.Generator) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.declare import Bound, NormSpec, Param, Pick, SlotKind, Workload, dtype_bytes, fill_normal
 from bench.records import Case, Cost, Pass
-from bench.workloads.rms_norm._rows import PARAMS, fewer_rows, last_rows, normal_rows, numbers_near, spec_of
+from bench.workloads.rms_norm._rows import PARAMS, fewer_rows, normal_rows, numbers_near, spec_of, spread_rows
 from bench.workloads.rope._lending import lending
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class RmsNorm(Workload):
         return {"out": parameters["weight"] * normed.to(inputs["x"].dtype)}
 
     def slice(self, spec: NormSpec) -> tuple[NormSpec, Pick] | None:
-        return last_rows(spec, {"weight"})
+        return spread_rows(spec, {"weight"})
 
 
 def plain_module(spec: NormSpec) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.declare import NormSpec, Param, Pick, fill_normal, torch_dtype
 from bench.records import Case
+from bench.workloads.rms_norm._spread import spread
 
 if TYPE_CHECKING:
     import torch
@@ -54,11 +55,11 @@ def numbers_near(centre: float, spec: NormSpec, device: str, generator: torch.Ge
     return drawn.to(device=device, dtype=torch_dtype(spec.dtype))
 
 
-def last_rows(spec: NormSpec, whole: Collection[str]) -> tuple[NormSpec, Pick]:
-    """The last rows of the last sequence, `SLICE_ELEMENTS` of them at most; parameters, named in `whole`, are taken whole."""
-    rows = min(spec.seq_len, max(1, SLICE_ELEMENTS // spec.hidden_size))
+def spread_rows(spec: NormSpec, whole: Collection[str]) -> tuple[NormSpec, Pick]:
+    """Evenly spread rows of every sequence, about `SLICE_ELEMENTS` numbers; parameters, named in `whole`, are taken whole."""
+    rows, count = spread(spec.seq_len, SLICE_ELEMENTS // (spec.batch * spec.hidden_size))
 
     def pick(name: str, tensor: torch.Tensor) -> torch.Tensor | None:
-        return tensor if name.removeprefix("grad_") in whole else tensor[-1:, -rows:]
+        return tensor if name.removeprefix("grad_") in whole else tensor[:, rows]
 
-    return dataclasses.replace(spec, batch=1, seq_len=rows), pick
+    return dataclasses.replace(spec, seq_len=count), pick

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.declare import Bound, Param, Pick, SlotKind, Workload, dtype_bytes, fill_normal, torch_dtype
 from bench.records import Case, Cost, Pass
+from bench.workloads.rms_norm._spread import spread
 from bench.workloads.rope._lending import lending
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ SLICE_ELEMENTS = 2**20
 
 @dataclass(frozen=True, slots=True)
 class RopeSpec:
-    """Rotation of q (batch, heads, seq_len, head_dim) and k (batch, kv_heads, ...), the first token at `first_position`."""
+    """Rotation of q (batch, heads, seq_len, head_dim) and k (batch, kv_heads, ...); tokens stand from `first_position` on."""
 
     batch: int
     heads: int
@@ -45,6 +46,8 @@ class RopeSpec:
     dtype: str
     training: bool = True
     first_position: int = 0
+    position_step: int = 1
+    """From one token to the next: more than 1 in a part of a larger problem."""
 
     def __post_init__(self) -> None:
         if self.head_dim % 2:
@@ -126,14 +129,14 @@ class Rope(Workload):
         return {"q_out": rotated(q, cos, sin), "k_out": rotated(k, cos, sin)}
 
     def slice(self, spec: RopeSpec) -> tuple[RopeSpec, Pick] | None:
-        """All heads of the last rows of the last sequence, where the angles are largest."""
-        rows = min(spec.seq_len, max(1, SLICE_ELEMENTS // ((spec.heads + spec.kv_heads) * spec.head_dim)))
+        """All heads of evenly spread rows of every sequence, the last among them, where the angles are largest."""
+        rows, count = spread(spec.seq_len, SLICE_ELEMENTS // (spec.batch * (spec.heads + spec.kv_heads) * spec.head_dim))
 
         def pick(name: str, tensor: torch.Tensor) -> torch.Tensor | None:
-            return tensor[-1:, :, -rows:]
+            return tensor[:, :, rows]
 
-        first = spec.first_position + spec.seq_len - rows
-        return dataclasses.replace(spec, batch=1, seq_len=rows, first_position=first), pick
+        first, step = spec.first_position + rows.start * spec.position_step, rows.step * spec.position_step
+        return dataclasses.replace(spec, seq_len=count, first_position=first, position_step=step), pick
 
 
 def tables(spec: RopeSpec, device: torch.device | str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -141,7 +144,7 @@ def tables(spec: RopeSpec, device: torch.device | str) -> tuple[torch.Tensor, to
     import torch
 
     even = torch.arange(0, spec.head_dim, 2, dtype=torch.float32, device=device)
-    positions = torch.arange(spec.first_position, spec.first_position + spec.seq_len, dtype=torch.float32, device=device)
+    positions = spec.first_position + spec.position_step * torch.arange(spec.seq_len, dtype=torch.float32, device=device)
     angles = positions[None, :, None] * (1.0 / (spec.theta ** (even / spec.head_dim)))
     both = torch.cat((angles, angles), dim=-1)
     return both.cos().to(torch_dtype(spec.dtype)), both.sin().to(torch_dtype(spec.dtype))

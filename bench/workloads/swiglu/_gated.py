@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.declare import Bound, Param, Pick, Workload, dtype_bytes, fill_normal, torch_dtype
 from bench.records import Case, Cost, Pass
+from bench.workloads.rms_norm._spread import spread
 from bench.workloads.rope._lending import lending
 
 if TYPE_CHECKING:
@@ -160,13 +161,13 @@ class GatedMlp(Workload):
         return {"out": linear(self.activate(linear(inputs["x"], gate), linear(inputs["x"], up)), down)}
 
     def slice(self, spec: MlpSpec) -> tuple[MlpSpec, Pick] | None:
-        """The last rows of the last sequence, with at most `SLICE_ELEMENTS` between the products; weights are whole."""
-        rows = min(spec.seq_len, max(1, SLICE_ELEMENTS // spec.intermediate_size))
+        """Evenly spread rows of every sequence, with about `SLICE_ELEMENTS` numbers between the products; weights are whole."""
+        rows, count = spread(spec.seq_len, SLICE_ELEMENTS // (spec.batch * spec.intermediate_size))
 
         def pick(name: str, tensor: torch.Tensor) -> torch.Tensor | None:
-            return tensor if name.endswith(".weight") else tensor[-1:, -rows:]
+            return tensor if name.endswith(".weight") else tensor[:, rows]
 
-        return dataclasses.replace(spec, batch=1, seq_len=rows), pick
+        return dataclasses.replace(spec, seq_len=count), pick
 
 
 def activation_module(activate: Activation) -> Any:

@@ -139,7 +139,9 @@ class Filler:
             for child, module in parent.named_children()
             if type(module) is torch.nn.Linear
         ]
-        for parent, child, linear in layers:
+        while layers:
+            # Popped, since a list would keep all plain weights beside all converted ones.
+            parent, child, linear = layers.pop()
             spec = LinearSpec(
                 batch=self._spec.batch,
                 seq_len=self._spec.seq_len,

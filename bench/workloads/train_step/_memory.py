@@ -45,12 +45,16 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def memory_findings(step: TrainingStep) -> dict[str, float]:
-    """weight_bytes of the whole model; state_bytes and state_host_bytes; saved_bytes of one micro-batch, where hooks see it."""
+    """weight_bytes of the whole model; state_bytes; on a device with memory of its own the part of them that lies off it; saved_bytes
+    of one micro-batch, where hooks see it. Lets go of the gradients first: beside all activations there need be no room for them.
+    """
+    step.update.clear_gradients()
     states, on_host = state_bytes(step.update.optimizer)
+    on_device = step.model.lm_head.weight.device.type != "cpu"
     return {
         "weight_bytes": float(held_bytes(step.model)),
         "state_bytes": float(states),
-        "state_host_bytes": float(on_host),
+        **({"state_host_bytes": float(on_host)} if on_device else {}),
         **({"saved_bytes": float(saved_bytes(step))} if not kept_apart(step.changes) else {}),
     }
 
