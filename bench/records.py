@@ -194,7 +194,7 @@ PEAK_CAUSES = (
     ("optimizer_states", "optimizer states, master copies included"),
     ("inputs", "inputs"),
     ("checkpoints", "inputs that checkpointing keeps"),
-    ("saved_activations", "what autograd keeps for the backward"),
+    ("saved_activations", "what is kept from the forward for the backward"),
     ("loss", "made by the last projection and the loss"),
     ("temporaries", "temporaries"),
     ("other_residents", "resident before and without a name: workspaces of libraries"),

@@ -22,6 +22,7 @@ NO_FLOAT = 10**300
 """Whole numbers from here on are no measurement, and few of them fit in a float; imported rows may hold them."""
 
 EN_DASH = "–"
+MOST_TIMES = 1000
 LEAST_PERCENT = 1e-5
 """Smaller shares of one are written with an exponent."""
 LARGEST_PERCENT = 10.0
@@ -118,8 +119,8 @@ def range_in_unit(low: float, high: float, unit: str) -> str:
 
 
 def ratio(value: float) -> str:
-    """`0.523×`."""
-    return f"{digits(value)}×"
+    """`0.523×`; beyond a thousand only that: something beside almost nothing is no factor that anybody needs."""
+    return f"{digits(value)}×" if value <= MOST_TIMES else f"> {MOST_TIMES}×"
 
 
 def shorten(text: str, limit: int = 300) -> str:

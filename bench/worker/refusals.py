@@ -17,6 +17,7 @@ from bench.records import Status
 OUT_OF_MEMORY = re.compile(
     r"DefaultCPUAllocator: (can't allocate memory|not enough memory)|std::bad_alloc|CUDA out of memory|CUDA error: out of memory"
     r"|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|Cannot allocate memory"
+    r"|^Resource temporarily unavailable$"  # a thread without room for its stack, under the cap on a CPU's memory
 )
 LONGEST_REASON = 2_000
 LONGEST_FACT = 300
