@@ -36,5 +36,5 @@ def test_each_phase_gets_its_own_time_and_one_that_comes_twice_in_a_call_the_sum
     assert FEWEST_CALLS <= len(calls) - 1 <= MOST_CALLS
     assert min(times["forward_s"].samples) >= 0.004
     assert min(times["backward_s"].samples) >= 0.010
-    for forward, backward in zip(times["forward_s"].samples, times["backward_s"].samples, strict=True):
-        assert forward < backward
+    # A pause of the machine may fall into any one call, not into the quickest of many.
+    assert min(times["forward_s"].samples) < min(times["backward_s"].samples)
