@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench.judge.student import critical
 from bench.stats import power_law_exponent
 
 CONFIDENCE = 0.95
@@ -31,36 +31,4 @@ def growth(sizes: Sequence[float], values: Sequence[float]) -> Growth | None:
         return None
     used = sum(1 for size, value in zip(sizes, values, strict=True) if size > 0 and value > 0)
     slope, error = fit
-    return Growth(slope, student_t_quantile((1 + CONFIDENCE) / 2, used - 2) * error, used)
-
-
-def student_t_cdf(t: float, degrees: int) -> float:
-    """P(T <= t) of Student's distribution with a whole number of degrees of freedom.
-
-    The closed form: Abramowitz and Stegun, Handbook of Mathematical Functions (1972), 26.7.3 and 26.7.4.
-    """
-    if degrees < 1:
-        raise ValueError("Student's distribution needs one degree of freedom")
-    angle = math.atan2(t, math.sqrt(degrees))
-    cosine = math.cos(angle)
-    odd = degrees % 2
-    term = cosine if odd else 1.0
-    total = 0.0
-    for k in range(degrees // 2):
-        total += term
-        term *= cosine**2 * (2 * k + 1 + odd) / (2 * k + 2 + odd)
-    within = 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
-    return (1 + within) / 2
-
-
-def student_t_quantile(p: float, degrees: int) -> float:
-    """The t with P(T <= t) = p, for p in (0.5, 1), by bisection to twelve digits."""
-    if not 0.5 < p < 1.0:
-        raise ValueError(f"p must lie in (0.5, 1), not {p}")
-    low, high = 0.0, 1.0
-    while student_t_cdf(high, degrees) < p:
-        high *= 2
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if student_t_cdf(middle, degrees) < p else (low, middle)
-    return (low + high) / 2
+    return Growth(slope, critical(CONFIDENCE, used - 2) * error, used)

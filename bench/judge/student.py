@@ -1,7 +1,7 @@
 """Student's distribution with any number of degrees of freedom, exact in its tails, where Welch's test lives.
 
 Through the regularised incomplete beta function, by Lentz's evaluation of its continued fraction (Abramowitz and Stegun, Handbook of
-Mathematical Functions, 1972, 26.5.8 and 26.7.1). With whole degrees it agrees with the closed form of `bench.judge.growth`.
+Mathematical Functions, 1972, 26.5.8 and 26.7.1). With whole degrees it agrees with the closed form, by which it is tested.
 """
 
 from __future__ import annotations

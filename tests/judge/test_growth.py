@@ -6,7 +6,9 @@ import random
 
 import pytest
 
-from bench.judge.growth import growth, student_t_cdf, student_t_quantile
+from bench.judge.growth import growth
+from bench.judge.student import critical, two_sided_p
+from tests.judge.closed_form import student_t_cdf, student_t_quantile
 
 SIZES = [512.0, 1024.0, 2048.0, 4096.0, 8192.0]
 
@@ -16,12 +18,15 @@ SIZES = [512.0, 1024.0, 2048.0, 4096.0, 8192.0]
 )
 def test_quantiles_are_those_of_the_printed_tables(degrees: int, table: float) -> None:
     assert student_t_quantile(0.975, degrees) == pytest.approx(table, abs=5e-4)
+    assert critical(0.95, degrees) == pytest.approx(table, abs=5e-4)
 
 
 def test_a_quantile_is_the_inverse_of_the_distribution() -> None:
     for degrees in range(1, 40):
         assert student_t_cdf(student_t_quantile(0.995, degrees), degrees) == pytest.approx(0.995, abs=1e-10)
         assert student_t_cdf(0.0, degrees) == pytest.approx(0.5)
+        assert 1 - two_sided_p(critical(0.99, degrees), degrees) / 2 == pytest.approx(0.995, abs=1e-10)
+        assert 1 - two_sided_p(0.0, degrees) / 2 == pytest.approx(0.5)
 
 
 def test_an_exact_power_law_has_an_interval_of_no_width() -> None:

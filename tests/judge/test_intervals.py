@@ -8,9 +8,9 @@ import random
 
 import pytest
 
-from bench.judge.growth import student_t_cdf, student_t_quantile
 from bench.judge.intervals import adjusted, cliffs_delta, log_ratio, pooled_sd
 from bench.judge.student import critical, two_sided_p
+from tests.judge.closed_form import student_t_cdf, student_t_quantile
 from tests.judge.sides import noisy
 
 

@@ -6,13 +6,10 @@ not `LigerGEGLUMLP`, because it takes a model's configuration.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.declare import implementation
-from bench.workloads.swiglu._gated import MlpSpec, activation_module, with_activation
-
-if TYPE_CHECKING:
-    import torch
+from bench.workloads.swiglu._gated import MlpSpec, overwriting
 
 
 @implementation(
@@ -27,15 +24,4 @@ if TYPE_CHECKING:
 def liger(spec: MlpSpec) -> Any:
     from liger_kernel.ops.geglu import LigerGELUMulFunction
 
-    def activate(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = LigerGELUMulFunction.apply(gate, up)
-        return out
-
-    def replace(module: torch.nn.Module) -> Any:
-        if spec.part == "mlp":
-            return with_activation(module, activate)
-        alone = activation_module(activate)
-        alone.overwrites_inputs = True
-        return alone
-
-    return replace
+    return overwriting(spec, LigerGELUMulFunction.apply)

@@ -202,6 +202,19 @@ def with_activation(module: Any, activate: Activation) -> Any:
     return Mlp()
 
 
+def overwriting(spec: MlpSpec, activate: Activation) -> Callable[[Any], Any]:
+    """What a builder returns whose activation writes its gradients over gate and up."""
+
+    def replace(module: Any) -> Any:
+        if spec.part == "mlp":
+            return with_activation(module, activate)
+        alone = activation_module(activate)
+        alone.overwrites_inputs = True
+        return alone
+
+    return replace
+
+
 def plain_mlp(spec: MlpSpec, activate: Activation, parameters: Mapping[str, torch.Tensor]) -> Any:
     """The plain module, operation by operation as transformers' LlamaMLP, with these weights."""
     import torch
