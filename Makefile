@@ -15,8 +15,9 @@ TORCH := torch==2.13.0
 # Where torch comes from, if not from pip's usual index: https://download.pytorch.org/whl/cpu has builds for CPUs, a tenth of the size.
 TORCH_INDEX ?=
 
-# Technique packages that the suites use today, one by one and prebuilt only: a failure is listed and stops nothing.
-TECHNIQUES := liger-kernel==0.8.5 bitsandbytes==0.50.2 torchao==0.18.0 transformers==5.17.0
+# Technique packages that the suites use today, one by one and prebuilt only: a failure is listed and stops nothing. deepspeed has no
+# wheel; its source compiles nothing until an engine asks for one of its operators.
+TECHNIQUES := liger-kernel==0.8.5 bitsandbytes==0.50.2 torchao==0.18.0 transformers==5.17.0 deepspeed==0.19.8
 TECHNIQUES_GPU := flash-attn-4==4.0.0b36
 FLASH_ATTN := flash-attn==2.8.3.post2
 
@@ -90,7 +91,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PIP) -c constraints.txt -e .
 	: > $(VENV)/techniques.txt
 	for package in $(TECHNIQUES) $(if $(GPU),$(TECHNIQUES_GPU)); do
-	    if $(PIP) --only-binary=:all: -c constraints.txt "$$package" 2> $(VENV)/pip-error.txt; then
+	    if $(PIP) --only-binary=:all: --no-binary=deepspeed -c constraints.txt "$$package" 2> $(VENV)/pip-error.txt; then
 	        echo "$$package installed" >> $(VENV)/techniques.txt
 	    else
 	        echo "$$package NOT installed: $$(grep -m 1 ERROR $(VENV)/pip-error.txt || tail -n 1 $(VENV)/pip-error.txt)" >> $(VENV)/techniques.txt
