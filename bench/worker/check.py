@@ -313,16 +313,21 @@ def _against_reference(
 
 
 def _last_bits_flipped(tensors: Tensors, dtype: str) -> dict[str, torch.Tensor]:
-    """Each number moved to its neighbour in the compute dtype, or left alone, at random (always the same for the same shape)."""
-    generator = torch.Generator().manual_seed(FLIP_SEED)
+    """Each number moved to its neighbour in the compute dtype, or left alone, at random (always the same on one kind of device).
+
+    Drawn where the tensor lies: a host needs seconds for each weight of a large vocabulary.
+    """
+    generators: dict[torch.device, torch.Generator] = {}
     last_bit = 13 if dtype == "tf32" else 0  # tf32 lives in fp32 and has 13 bits less
     moved = {}
     for name, tensor in tensors.items():
         if not tensor.is_floating_point():
             moved[name] = tensor
             continue
+        if tensor.device not in generators:
+            generators[tensor.device] = torch.Generator(tensor.device).manual_seed(FLIP_SEED)
         bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
-        flips = torch.randint(2, tensor.shape, generator=generator).to(tensor.device, bits) << last_bit
+        flips = torch.randint(2, tensor.shape, generator=generators[tensor.device], device=tensor.device, dtype=bits) << last_bit
         moved[name] = (tensor.detach().clone().view(bits) ^ flips).view(tensor.dtype)
     return moved
 

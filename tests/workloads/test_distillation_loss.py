@@ -65,6 +65,11 @@ def test_only_the_student_learns() -> None:
     assert WORKLOAD.constants == {"teacher_hidden", "teacher_weight", "labels"}
 
 
+def test_a_tolerance_is_for_16_bits_and_hardly_anything_for_more() -> None:
+    granted = {dtype: WORKLOAD.tolerance(dataclasses.replace(SPEC, dtype=dtype), 0.1) for dtype in ("bf16", "fp16", "tf32", "fp32")}
+    assert granted == {"bf16": 0.1, "fp16": 0.1, "tf32": 1e-2, "fp32": 1e-4}
+
+
 def test_costs_are_two_products_each_way_and_each_tensor_once() -> None:
     forward, backward, both = (WORKLOAD.cost(SPEC, pass_) for pass_ in (Pass.FORWARD, Pass.BACKWARD, Pass.FORWARD_BACKWARD))
     product, model = 2 * 30 * 16 * 50, (30 + 50) * 16 * 8

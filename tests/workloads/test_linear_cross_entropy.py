@@ -182,3 +182,9 @@ def test_a_torch_without_the_chunker_is_unavailable(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(torch._inductor, "list_options", lambda: ["max_autotune"])
     with pytest.raises(Unavailable, match=r"auto_chunker\.enable"):
         built("compiled_chunked")
+
+
+def test_a_torch_without_its_own_chunks_is_unavailable_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.nn, "LinearCrossEntropyOptions")
+    with pytest.raises(Unavailable, match=r"torch 2\.13 has one"):
+        built("torch_native")

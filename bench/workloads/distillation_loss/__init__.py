@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 SMALL_TOKENS = 64
 SMALL_HIDDEN = 128
 SLICE_ELEMENTS = 2**20
+LONGER_DTYPES: Mapping[str, float] = {"fp32": 1e-4, "tf32": 1e-2}
+"""The largest relative error of who has a tolerance. tf32 has three bits more than bf16."""
 
 WEIGHT_OF_TEACHER = {"forward_kl": 0.0, "jsd": 0.5, "reverse_kl": 1.0}
 """The generalised divergence beta KL(q, m) + (1 - beta) KL(s, m) with m = beta q + (1 - beta) s, by which libraries call all three.
@@ -70,6 +72,8 @@ class DistillationLoss(Workload):
     )
     dims = ("hidden_size", "vocab_size")
     constants = frozenset({"teacher_hidden", "teacher_weight", "labels"})
+    error_of = "grad_student_hidden"
+    """What the student learns from. The loss itself is a mean, in which errors cancel."""
 
     def spec(self, case: Case) -> DistillationSpec:
         params: Mapping[str, Any] = case.params
@@ -94,6 +98,10 @@ class DistillationLoss(Workload):
             Pass.BACKWARD: Cost(flops=2 * product, bytes=3 * model + labels, tokens=spec.tokens),
             Pass.FORWARD_BACKWARD: Cost(flops=4 * product, bytes=3 * model + labels, tokens=spec.tokens),
         }[pass_]
+
+    def tolerance(self, spec: DistillationSpec, declared: float) -> float:
+        """Declared is what 16-bit dtypes lose at each step; longer ones are held to what their products lose."""
+        return min(declared, LONGER_DTYPES.get(spec.dtype, declared))
 
     def small_spec(self, spec: DistillationSpec) -> DistillationSpec:
         """Few tokens, short hidden states, and the whole vocabulary: kernels go over it in blocks."""

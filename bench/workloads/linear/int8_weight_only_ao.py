@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 @implementation(
     requires=REQUIRES,
-    proof={"ops": ["^aten::(mm|_weight_int8pack_mm)$|^torchao::quantize_affine$"], "not": ["^aten::linear$", "_int_mm"]},
+    proof={
+        "ops": ["^aten::(mm|_weight_int8pack_mm)$|^torchao::quantize_affine$"],
+        "not": ["^aten::linear$", "_int_mm", "^bitsandbytes::"],
+    },
     tolerance=0.015,
 )
 def int8_weight_only_ao(spec: LinearSpec) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bench.declare import implementation
+from bench.declare import Unavailable, implementation
 from bench.workloads.cross_entropy._labels import IGNORED
 from bench.workloads.linear_cross_entropy import LinearCrossEntropySpec
 
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 )
 def torch_native(spec: LinearCrossEntropySpec) -> Any:
     """`torch.nn.functional.linear_cross_entropy` with `LinearCrossEntropyOptions()`; older torch has neither."""
-    from torch.nn import LinearCrossEntropyOptions
-    from torch.nn.functional import linear_cross_entropy
+    try:
+        from torch.nn import LinearCrossEntropyOptions
+        from torch.nn.functional import linear_cross_entropy
+    except ImportError as error:
+        raise Unavailable(f"this torch has no linear_cross_entropy that works in chunks (torch 2.13 has one): {error}") from error
 
     options = LinearCrossEntropyOptions()
 
