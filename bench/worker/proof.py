@@ -20,6 +20,9 @@ LONGEST_NAME = 300
 _WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 """What the device does, in the profiler's words. It also lists waits for events, and our own marks mirrored on the device's time line."""
 
+_GRAPH = re.compile(r"(?<=CompiledFxGraph )\w+")
+"""A compiled graph is named by a hash in base 32, in which any short word of a pattern turns up some day: 'fmha5g…' did."""
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -67,7 +70,7 @@ def observation(events: Iterable[Any]) -> Observation:
                 kernels[name] = None
                 starts.append(event.start_ns())
         elif name != "[memory]" and not name.startswith("autograd::engine"):
-            ops[name] = None
+            ops[_GRAPH.sub("…", name)] = None
     counted = sum(start >= began for start in starts) if began is not None and starts else None
     return Observation(tuple(ops), tuple(kernels), counted)
 

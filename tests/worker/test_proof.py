@@ -98,6 +98,15 @@ def test_only_what_the_device_did_for_the_timed_part_is_counted() -> None:
     assert seen.ops == ("aten::bmm",)
 
 
+def test_the_random_name_of_a_compiled_graph_is_no_kernel_that_a_pattern_forbids() -> None:
+    graph = "## Call CompiledFxGraph fmha5geyahql2rjbgquhfs5w6nli7tymkrggowl2btkv5j2diznv ##"
+    seen = observation([Event(graph, "cpu_op", 1), Event("triton_tem_fused_flex_attention_0", "kernel", 2)])
+    assert seen.ops == ("## Call CompiledFxGraph … ##",)
+    patterns = ProofPatterns(kernels=("flex_attention",), ops=("CompiledFxGraph",), not_=("fmha",))
+    assert judge(patterns, seen.ops, seen.kernels).verdict == "proved"
+    assert judge(patterns, seen.ops, (*seen.kernels, "fmha_cutlassF_bf16_aligned")).verdict == "disproved"
+
+
 def test_where_no_kernel_is_seen_none_is_counted() -> None:
     assert observation([Event(PASS_MARK, "user_annotation", 1), Event("aten::mm", "cpu_op", 2)]).kernels_per_call is None
 
