@@ -1,32 +1,50 @@
-"""`bench report`: writes what a store holds about some runs."""
+"""`bench report`: writes what a store, or files of results, hold about some runs."""
 
 from __future__ import annotations
 
+import os
 import tempfile
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bench.cli.options import database_option
 from bench.cli.terminal import json_text, note, say
-from bench.errors import StoreError
+from bench.errors import SelectionError, StoreError
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bench.records import Run
+    from bench.records import Result, Run
     from bench.store import Store
 
-SUFFIX = {"html": ".html", "markdown": ".md", "json": ".json", "csv": ".csv"}
+SUFFIX = {"html": ".html", "markdown": ".md", "json": ".json", "csv": ".csv", "eml": ".eml"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """How a report is to be made, beyond its format."""
+
+    now: str
+    """The time of rendering that is printed: UTC, ISO 8601."""
+    figures: Path | None = None
+    sender: str | None = None
+    to: tuple[str, ...] = ()
+    subject: str | None = None
 
 
 def write_report(store: Store, runs: Sequence[Run], output: Path, kind: str) -> None:
     """Renders `runs` and replaces `output` in one step, so that a reader never sees half a report. Raises StoreError."""
     from bench.store.exchange import replacing
 
-    text = _render(store, runs, kind).encode("utf-8", "backslashreplace")
+    text = _render(runs, _rows(store, runs), kind, Wishes(_rendered_at(None)), output.name)
     with replacing(output) as out:
         out.write(text)
 
@@ -41,18 +59,57 @@ def demand_writable(output: Path) -> None:
         raise StoreError(f"{output} cannot be written: {error.strerror or error}") from error
 
 
-def _render(store: Store, runs: Sequence[Run], kind: str) -> str:
-    from bench import report as room
-    from bench.records import utc_now
+def _rows(store: Store, runs: Sequence[Run]) -> list[Result]:
+    return store.results([run.id for run in runs], include_excluded=True)
 
-    if kind == "html":
-        return room.render_html(store, runs, now=utc_now("seconds"))
-    results = store.results([run.id for run in runs], include_excluded=True)
+
+def _render(runs: Sequence[Run], results: Sequence[Result], kind: str, wishes: Wishes, name: str) -> bytes:
+    """The bytes of a report that is called `name`; figures are written beside it."""
+    from bench import report as room
+
+    if kind in ("html", "eml") or wishes.figures is not None:
+        page = _page(runs, results, kind, wishes, name)
+        if kind in ("html", "eml"):
+            return page
     if kind == "markdown":
-        return room.render_markdown(runs, results)
-    if kind == "csv":
-        return room.rows_csv(runs, results)
-    return json_text(room.rows_json(runs, results)) + "\n"
+        text = room.render_markdown(runs, results)
+    elif kind == "csv":
+        text = room.rows_csv(runs, results)
+    else:
+        text = json_text(room.rows_json(runs, results)) + "\n"
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _page(runs: Sequence[Run], results: Sequence[Result], kind: str, wishes: Wishes, name: str) -> bytes:
+    from bench import report as room
+
+    if kind == "html" and wishes.figures is None:
+        return room.render_page(runs, results, now=wishes.now).encode("utf-8", "backslashreplace")
+    from bench.report.drawn import collected, figure_files
+
+    with collected() as drawings:
+        page = room.render_page(runs, results, now=wishes.now)
+    if wishes.figures is not None:
+        _write_figures(wishes.figures, figure_files(drawings, runs, results))
+    if kind != "eml":
+        return page.encode("utf-8", "backslashreplace")
+    from bench.report.mail import BadHeader, Headers, render_mail
+
+    headers = Headers(wishes.sender, wishes.to, wishes.subject)
+    attached = Path(name).with_suffix(".html").name
+    try:
+        return render_mail(runs, results, page, next(iter(drawings), None), headers, now=wishes.now, name=attached)
+    except BadHeader as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _write_figures(folder: Path, files: dict[Path, bytes]) -> None:
+    from bench.store.exchange import replacing
+
+    for path, content in files.items():
+        with replacing(folder / path) as out:
+            out.write(content)
+    note(f"{len(files)} files of {len(files) // 2} figures are in {folder}")
 
 
 def kind_of(output: Path | None, asked: str | None) -> str:
@@ -61,6 +118,59 @@ def kind_of(output: Path | None, asked: str | None) -> str:
         return asked
     by_suffix = {suffix: kind for kind, suffix in SUFFIX.items()}
     return by_suffix.get(output.suffix.lower(), "html") if output is not None else "html"
+
+
+def _rendered_at(epoch: str | None) -> str:
+    """Now, or the second that SOURCE_DATE_EPOCH names, so that who needs the same bytes again can have them."""
+    from bench.records import utc_now
+
+    if not epoch:
+        return utc_now("seconds")
+    try:
+        return datetime.fromtimestamp(int(epoch), UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError) as error:
+        raise SelectionError(f"SOURCE_DATE_EPOCH={epoch!r} is no number of seconds since 1970") from error
+
+
+def _end_of(runs: Sequence[Run]) -> str:
+    """When the newest of the runs ended, to the second."""
+    newest = max(run.finished_at or run.started_at for run in runs)
+    try:
+        return datetime.fromisoformat(newest).astimezone(UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError):
+        return newest
+
+
+def _open(path: Path) -> None:
+    """Shows a file in a browser; says so where there is none."""
+    try:
+        shown = webbrowser.get().open(path.resolve().as_uri())
+    except webbrowser.Error:
+        shown = False
+    if not shown:
+        note(f"there is no browser here that could be opened: open {path} in one yourself")
+
+
+@contextmanager
+def _opened(database: str, sources: Sequence[Path]) -> Iterator[Store]:
+    """The database, or one of these files alone that is gone afterwards."""
+    from bench.store import Store
+
+    if not sources:
+        with Store.open(database, create=False, read_only=True) as store:
+            yield store
+        return
+    with tempfile.TemporaryDirectory(prefix="stepbench-report-") as folder, Store.open(Path(folder) / "files.db") as store:
+        for source in sources:
+            for conflict in store.import_file(source, None).conflicts:
+                note(f"kept out: {conflict}")
+        yield store
+
+
+def _chosen(store: Store, runs: Sequence[str], *, everything: bool) -> list[Run]:
+    if everything and not runs:
+        return store.runs()[::-1]
+    return list({run.id: run for run in (store.find_run(text) for text in runs or ("latest",))}.values())
 
 
 @click.command()
@@ -75,26 +185,70 @@ def kind_of(output: Path | None, asked: str | None) -> str:
     "--format",
     "format_",
     type=click.Choice(list(SUFFIX)),
-    help="Default: by the ending of --output, or html. One self-contained file.",
+    help="Default: by the ending of --output, or html. One self-contained file; eml is a mail with the HTML attached.",
 )
+@click.option(
+    "--from-file",
+    "sources",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Take the runs from a file that `bench db import` reads, not from a database; all of them unless some are named. The time of "
+    "rendering is then the end of the newest run, so that the same file gives the same bytes. Can be repeated.",
+)
+@click.option(
+    "--figures",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write every figure of the page as DIR/<suite>/<workload>/<figure>.svg and .png as well.",
+)
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Take out host, user, folders, labels, e-mail addresses and UUIDs, logs and data included; words such as host-1 stand there.",
+)
+@click.option("--to", multiple=True, metavar="ADDRESS", help="Of an eml: whom it is for. Can be repeated.")
+@click.option("--from", "sender", metavar="ADDRESS", help="Of an eml: who sends it. Default: an address that no mail can reach.")
+@click.option("--subject", metavar="TEXT", help="Of an eml. Default: the suite and how its cases ended.")
+@click.option("--open", "show", is_flag=True, help="Open the file in a browser.")
 @database_option
-def report(runs: tuple[str, ...], output: Path | None, format_: str | None, database: str) -> int:
+def report(runs: tuple[str, ...], output: Path | None, format_: str | None, database: str, **given: Any) -> int:
     """Write the report of runs (ids, beginnings of ids, labels, or `latest`, which is the default).
 
-    Times are in s, ms or µs and memory in KiB, MiB or GiB (powers of two); JSON and CSV hold seconds and bytes.
+    Times are in s, ms or µs and memory in KiB, MiB or GiB (powers of two); JSON and CSV hold seconds and bytes. Markdown is at most 1 MB,
+    as the summary of a CI step may be. SOURCE_DATE_EPOCH sets the time of rendering. `bench verify` checks an HTML file.
     """
-    from bench.store import Store, file_word
+    from bench.store import file_word
 
     to_stdout = output is not None and str(output) == "-"
     kind = kind_of(output, format_)
-    with Store.open(database, create=False, read_only=True) as store:
-        for notice in store.notices:
+    if kind != "eml" and (given["to"] or given["sender"] or given["subject"]):
+        raise click.UsageError("--to, --from and --subject belong to --format eml")
+    if to_stdout and given["show"]:
+        raise click.UsageError("--open needs a file: leave out `-o -`")
+    with _opened(database, given["sources"]) as store:
+        for notice in store.notices if not given["sources"] else ():
             note(notice)
-        chosen = list({run.id: run for run in (store.find_run(text) for text in runs or ("latest",))}.values())
-        if to_stdout:
-            click.echo(_render(store, chosen, kind), nl=False)
-            return 0
-        target = output or Path("reports") / f"{file_word(chosen[0].suite)}-{chosen[0].id[:13]}{SUFFIX[kind]}"
-        write_report(store, chosen, target, kind)
+        chosen: Sequence[Run] = _chosen(store, runs, everything=bool(given["sources"]))
+        results: Sequence[Result] = _rows(store, chosen)
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    now = _end_of(chosen) if given["sources"] and not epoch else _rendered_at(epoch)
+    if given["redact"]:
+        from bench.report.redact import redacted
+
+        chosen, results = redacted(chosen, results)
+    target = output or Path("reports") / f"{file_word(chosen[0].suite)}-{chosen[0].id[:13]}{SUFFIX[kind]}"
+    name = f"{file_word(chosen[0].suite)}{SUFFIX[kind]}" if to_stdout else target.name
+    wishes = Wishes(now, given["figures"], given["sender"], given["to"], given["subject"])
+    content = _render(chosen, results, kind, wishes, name)
+    if to_stdout:
+        click.echo(content, nl=False)
+        return 0
+    from bench.store.exchange import replacing
+
+    with replacing(target) as out:
+        out.write(content)
     say(plain(str(target)))
+    if given["show"]:
+        _open(target)
     return 0

@@ -1,4 +1,4 @@
-"""Turns stored results into what people read: an HTML page, Markdown, JSON and CSV. No measuring, no judging."""
+"""Turns stored results into what people read: an HTML page, Markdown, JSON and CSV. Measures nothing; verdicts are `bench.judge`'s."""
 
 from __future__ import annotations
 

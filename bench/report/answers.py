@@ -39,6 +39,8 @@ class Reading:
     """Why the order may be another one, or None."""
     aside: str | None = None
     """Why the subject stands apart from the others, or None."""
+    cases: tuple[CaseSummary, ...] = ()
+    """Those that its numbers are of."""
 
     @property
     def clauses(self) -> tuple[str, ...]:
@@ -155,7 +157,22 @@ def _reading(contest: _Contest, xs: list[Size], names: tuple[str, ...], aside: s
     detail = f"{'each ' if len(names) > 1 else ''}{value_words(value, metric)}{at}{rate}{_beside(contest, xs[-1], names, aside)}"
     if aside and len(names) > 1:
         aside = aside.replace("computes", "compute", 1)
-    return Reading(metric, _span_text(contest, xs), _names(names), detail, "; ".join(_doubts(contest, xs, names)) or None, aside)
+    return Reading(
+        metric,
+        span_text(contest.facet, contest.section.swept, xs),
+        _names(names),
+        detail,
+        "; ".join(_doubts(contest, xs, names)) or None,
+        aside,
+        _cases(contest, xs[-1]),
+    )
+
+
+def _cases(contest: _Contest, x: Size) -> tuple[CaseSummary, ...]:
+    """The lowest, and what it may be compared with."""
+    baseline = contest.measured(x, (contest.facet.baseline,)) if contest.facet.baseline else []
+    found = [*contest.best(x), *baseline, *contest.measured(x, contest.rivals)]
+    return tuple({id(cell): cell for cell in found}.values())
 
 
 def _beside(contest: _Contest, x: Size, names: tuple[str, ...], aside: str | None) -> str:
@@ -250,10 +267,11 @@ def _at(xs: Sequence[Size], span: Sequence[Size]) -> str:
     return "" if list(xs) == list(span) or xs[0] is None else f" at {', '.join(str(x) for x in xs)}"
 
 
-def _span_text(contest: _Contest, xs: Sequence[Size]) -> str:
-    words = [contest.facet.title] if contest.facet.title else []
-    if contest.section.swept and xs[0] is not None:
-        name = contest.section.swept.replace("_", " ")
+def span_text(facet: Facet, swept: str | None, xs: Sequence[Size]) -> str:
+    """`forward · seq len 512–4096`: a panel and a span of its sizes."""
+    words = [facet.title] if facet.title else []
+    if swept and xs[0] is not None:
+        name = swept.replace("_", " ")
         words.append(f"{name} {xs[0]}" if len(xs) == 1 else f"{name} {xs[0]}{units.EN_DASH}{xs[-1]}")
     return " · ".join(words) or "the one point measured"
 

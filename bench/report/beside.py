@@ -11,8 +11,11 @@ from bench.report.layout import Facet
 from bench.report.memory import CAUSE_MEANINGS, CAUSES, by_cause
 from bench.report.pareto import front_of, front_words, pareto
 from bench.report.parts import WORDS
+from bench.report.predicted import predicted_causes, prediction_words
 from bench.report.stacked import MOST_BARS, stacked
 from bench.report.summary import PHASES, TIME, CaseSummary
+
+PREDICTED = "predicted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +84,8 @@ def _numbers(
     return Numbers(heads, lines)
 
 
-def _more(found: Sequence[tuple[CaseSummary, dict[str, float]]]) -> tuple[str, ...]:
-    return (f"The chart has the first {MOST_BARS} of {len(found)} subjects; the table has all.",) if len(found) > MOST_BARS else ()
+def _more(found: Sequence[object]) -> tuple[str, ...]:
+    return (f"The chart has the first {MOST_BARS} of {len(found)} bars; the table has all.",) if len(found) > MOST_BARS else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +107,19 @@ def _causes(facet: Facet, swept: str | None, prefix: str) -> Extra | None:
     peaks = peaks_by_cause(facet, swept)
     if peaks is None:
         return None
-    bars = [(cell.label, parts) for cell, parts in peaks.found]
+    predicted = {cell.label: parts for cell, _ in peaks.found if (parts := predicted_causes(cell))}
+    bars = []
+    for cell, parts in peaks.found:
+        bars.append((cell.label, parts))
+        if cell.label in predicted:
+            bars.append((PREDICTED, predicted[cell.label]))
     svg = stacked(bars, "byte", title=peaks.title.lower(), prefix=prefix, bold=facet.baseline)
     if svg is None:
         return None
     hint = "all that is resident included · lower is better"
-    return Extra(peaks.title, hint, svg, _more(peaks.found), peaks.numbers)
+    words = tuple(text for cell, _ in peaks.found if (text := prediction_words(cell)))
+    told = (f"Below each bar what the memory model predicts of it. {'; '.join(words)}.",) if words else ()
+    return Extra(peaks.title, hint, svg, told + _more(bars), peaks.numbers)
 
 
 def _phases(facet: Facet, swept: str | None, prefix: str) -> Extra | None:

@@ -34,7 +34,11 @@ def call_out(axes: Any, marks: Mapping[str, tuple[float, float]], chosen: dict[s
 
 
 def cut(label: str, others: Iterable[str], longest: int) -> str:
-    """The beginning of a long name, or its end where another one begins alike."""
+    """The beginning of a long name, or its end where another one begins alike; without a `slot=` that all of several have."""
+    others = list(others)
+    slot = label.partition("=")[0] + "="
+    if len(others) > 1 and all(other.startswith(slot) for other in others):
+        label, others = label.removeprefix(slot), [other.removeprefix(slot) for other in others]
     if len(label) <= longest:
         return label
     begin = label[: longest - 1]

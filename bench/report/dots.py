@@ -11,6 +11,7 @@ from typing import Any
 
 from bench.records import METRICS
 from bench.report import units
+from bench.report.callouts import cut
 from bench.report.figures import TITLES, Style, limits, missing_word, nice_ticks, tick_text
 from bench.report.layout import Facet
 from bench.report.svg import CARD, CHARACTER_IN, GRID, INK, SERIES, WIDTH_IN, plain_text, settings, written
@@ -20,10 +21,6 @@ LONGEST_NAME = 22
 MOST_SIZES = 2
 SMALL_SIZE, LARGE_SIZE = 5.0, 6.6
 """Marker sizes in points: the smaller dot is the smaller size, and it is hollow."""
-
-
-def _cut(label: str) -> str:
-    return label if len(label) <= LONGEST_NAME else f"{label[: LONGEST_NAME - 1]}…"
 
 
 def _numbers(facet: Facet, label: str, metric: str) -> str:
@@ -58,7 +55,7 @@ def dots(
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-    names = [plain_text(_cut(label)) for label in drawn]
+    names = [plain_text(cut(label, drawn, LONGEST_NAME)) for label in drawn]
     numbers = [_numbers(facet, label, metric) for label in drawn]
     left = (max(map(len, names)) + 2) * CHARACTER_IN
     right = (max(map(len, numbers)) + 1) * CHARACTER_IN

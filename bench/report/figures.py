@@ -23,6 +23,8 @@ MARKERS = "osD^vPX*"
 COLOURS = 8
 SMALLEST_DRAWN, LARGEST_DRAWN = 1e-30, 1e30
 """No measurement lies outside; an imported row may, and an axis over it would overflow."""
+MOST_SIZES_NAMED = 8.5
+"""Names of sizes that fit side by side under a chart."""
 SAME_LINE = 0.02
 """Two lines whose shared points differ by less than this (natural logarithm) lie on each other."""
 
@@ -229,6 +231,16 @@ def drawn_points(facet: Facet, labels: Sequence[str], metric: str) -> dict[str, 
     return {label: points for label, points in found.items() if points}
 
 
+def spaced(xs: Sequence[float]) -> list[float]:
+    """Sizes that are far enough apart on a logarithmic axis for their names, the largest one among them."""
+    gap = math.log(xs[-1] / xs[0]) / MOST_SIZES_NAMED
+    shown = [xs[-1]]
+    for x in reversed(xs[:-1]):
+        if math.log(shown[-1] / x) >= gap:
+            shown.append(x)
+    return shown[::-1]
+
+
 def _x_pad(xs: Sequence[float]) -> float:
     return float((xs[-1] / xs[0]) ** 0.05) if len(xs) > 1 else 2.0
 
@@ -258,7 +270,7 @@ def _lines(
         # A line that lies under another one is drawn wider, so that both can be seen.
         wider = min(beneath.get(label, 0), 3) * 1.9
         axes.plot(at, middle, color=colour, linestyle=DASHES[style.dash], linewidth=1.5 + wider, marker=style.marker, markersize=5 + wider,
-                  markeredgecolor=CARD, markeredgewidth=0.7)  # fmt: skip
+                  label=plain_text(label), markeredgecolor=CARD, markeredgewidth=0.7)  # fmt: skip
     everything = [n for points in drawn.values() for _, v in points for n in (v.median, v.low, v.high) if n > 0]
     low, high = limits(everything)
     axes.set_ylim(low, high)
@@ -266,7 +278,7 @@ def _lines(
     axes.yaxis.set_major_locator(FixedLocator(ticks))
     axes.yaxis.set_major_formatter(FixedFormatter([tick_text(tick, metric) for tick in ticks]))
     axes.yaxis.set_minor_locator(NullLocator())
-    shown = list(xs)[:: math.ceil(len(xs) / 8)]
+    shown = spaced(xs)
     axes.xaxis.set_major_locator(FixedLocator(shown))
     axes.xaxis.set_major_formatter(FixedFormatter([f"{x:g}" if x < 1e6 else units.rate(x, "") for x in shown]))
     axes.xaxis.set_minor_locator(NullLocator())

@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bench.judge.rates import TOKENS, Rate
-from bench.report.doubts import FEW_TRIALS
+from bench.judge.verdict import BETTER, WORSE
+from bench.report.against import Judged
 from bench.report.figures import status_word
 from bench.report.findings import lines, other_numbers, telling
 from bench.report.layout import Facet
 from bench.report.memory import is_training_step
 from bench.report.rates import Utilisation, cycles_words, rate_words, utilisation
+from bench.report.stability import COLUMNS
 from bench.report.summary import CYCLES, TIME, CaseSummary, Spread
 from bench.report.units import percent
+
+TINTS = {BETTER: "faster", WORSE: "slower"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class MatrixCell:
     time_ratio: Spread | None
     peak_ratio: Spread | None
     tint: str
-    """`faster` or `slower` where there are enough trials and the ranges over trials do not touch the baseline's, else nothing."""
+    """`faster` or `slower` where the time is judged better or worse than the baseline's, else nothing."""
     rate: str | None
     """`519 TFLOP/s` or `3.10 TB/s`: the rate that is nearer to its limit, where a limit is known."""
     share: str | None
@@ -63,6 +67,7 @@ class _Shown:
     memory: str
     findings: tuple[str, ...]
     others: frozenset[str]
+    judged: Judged | None
 
 
 def _cell(shown: _Shown, label: str, x: float | int | None) -> MatrixCell:
@@ -75,9 +80,8 @@ def _cell(shown: _Shown, label: str, x: float | int | None) -> MatrixCell:
     base = facet.cells.get((facet.baseline, x)) if facet.baseline and facet.baseline != label else None
     base_values = base.values if base is not None and base.usable else {}
     base_time, base_peak = base_values.get(TIME), base_values.get(shown.memory)
-    tint = ""
-    if time and base_time and label not in shown.others and min(time.n, base_time.n) >= FEW_TRIALS and not time.overlaps(base_time):
-        tint = "faster" if time.median < base_time.median else "slower"
+    against = shown.judged.of(summary, TIME) if shown.judged and time and base_time else None
+    tint = TINTS.get(against.word, "") if against else ""
     counts = summary.counts
     ended = None
     if len(counts) > 1:
@@ -113,9 +117,10 @@ def _share_text(rate: Rate) -> str:
     return value if rate.measured else f"{value} of the data sheet"
 
 
-def matrix(facet: Facet, row_ids: Mapping[tuple[str, str], str]) -> tuple[MatrixRow, ...]:
+def matrix(facet: Facet, row_ids: Mapping[tuple[str, str], str], judged: Judged | None) -> tuple[MatrixRow, ...]:
     """A row for each subject. `row_ids` maps case key and arm to the id of the row that a cell links to."""
-    shown = _Shown(facet, row_ids, facet.memory, telling(facet), other_numbers(facet))
+    told = tuple(name for name in telling(facet) if name not in COLUMNS)
+    shown = _Shown(facet, row_ids, facet.memory, told, other_numbers(facet), judged)
     return tuple(
         MatrixRow(
             label,

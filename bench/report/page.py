@@ -12,19 +12,24 @@ from typing import TYPE_CHECKING, Any
 from bench import __version__
 from bench.records import METHOD_VERSION, METRICS, Result, Run, Status
 from bench.report import figures, findings, units
+from bench.report.against import SYMBOLS, with_trials
 from bench.report.answers import ratio_words, value_words
-from bench.report.doubts import FEW_TRIALS
 from bench.report.island import as_script_text, island
+from bench.report.panels import FEW_EXTRAS, FEW_PANELS, FEW_TOLD, Room
 from bench.report.parts import pattern_definitions
 from bench.report.rates import rate_words
 from bench.report.rows import Depth
+from bench.report.stated import Marks
 from bench.report.summary import PEAK, SAVED, TIME, TOTAL, gather
-from bench.report.views import FEW_EXTRAS, FEW_PANELS, Room, run_view
+from bench.report.views import run_view
 
 if TYPE_CHECKING:
     from jinja2 import Environment as Templates
 
 SHOWN_READINGS = 6
+SHOWN_ADVICE = 6
+WHY_CHARS = 160
+"""Of a reason beside its command; a page with very many rows repeats below only what is longer."""
 
 STATUS_WORDS: Mapping[Status, str] = {
     Status.OK: "measured, numbers right", Status.INCORRECT: "wrong numbers, or another kernel ran: no time is shown",
@@ -56,7 +61,6 @@ def _templates() -> Templates:
         ratio=units.ratio,
         scientific=units.scientific,
         fact=units.fact,
-        sort_number=_sort_number,
         percent=units.percent,
     )
     made.globals.update(
@@ -66,7 +70,8 @@ def _templates() -> Templates:
         TIME=TIME, PEAK=PEAK, TOTAL=TOTAL, SAVED=SAVED, finding_text=findings.value_text, patterns=pattern_definitions(),
         larger_error=findings.LARGER_ERROR, other_error=findings.OTHER_ERROR, least_other_error=findings.LEAST_OTHER_ERROR,
         dash_arrays=figures.DASH_ARRAYS, marker_paths=MARKER_PATHS,
-        shown_readings=SHOWN_READINGS, version=__version__, method_version=METHOD_VERSION, metrics=METRICS, few_trials=FEW_TRIALS,
+        shown_readings=SHOWN_READINGS, shown_advice=SHOWN_ADVICE, vs_symbols=SYMBOLS, with_trials=with_trials, why_chars=WHY_CHARS,
+        version=__version__, method_version=METHOD_VERSION, metrics=METRICS,
     )  # fmt: skip
     return made
 
@@ -80,11 +85,6 @@ MARKER_PATHS: Mapping[str, str] = {
 """The markers of the charts, for the legend: paths in a box of 26 by 12."""
 
 
-def _sort_number(value: float | None) -> str:
-    """Four digits, as short as JavaScript reads them."""
-    return "" if value is None else f"{value:.4g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
-
-
 def render_page(runs: Sequence[Run], results: Sequence[Result], *, now: str) -> str:
     """One self-contained HTML file: no network, nothing but what it holds.
 
@@ -96,9 +96,10 @@ def render_page(runs: Sequence[Run], results: Sequence[Result], *, now: str) -> 
             by_run[result.run_id].append(result)
     gathered = {run.id: gather(run, by_run[run.id]) for run in runs}
     depth = Depth.for_cases(sum(len(cases) for cases, _ in gathered.values()))
-    room = Room() if depth.full else Room(FEW_PANELS, FEW_EXTRAS)
+    room = Room() if depth.full else Room(FEW_PANELS, FEW_EXTRAS, told=FEW_TOLD)
     views = [run_view(run, *gathered[run.id], number, depth, room) for number, run in enumerate(runs, 1)]
-    script = _static("page.js").strip()
+    cases = [case for own, reach in gathered.values() for case in (*own, *reach.canaries)]
+    script = f"{_static('page.js').strip()}\n{_static('rows.js').strip()}"
     context: dict[str, Any] = {
         "views": views,
         "looks": sorted(
@@ -110,8 +111,7 @@ def render_page(runs: Sequence[Run], results: Sequence[Result], *, now: str) -> 
         "css": _static("page.css").strip(),
         "script": script,
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        "island": as_script_text(
-            island(runs, [case for cases, reach in gathered.values() for case in (*cases, *reach.canaries)], now)
-        ),
+        "island": as_script_text(island(runs, cases, now)),
+        "q": Marks.of(cases),
     }
     return _templates().get_template("page.html.j2").render(context) + "\n"

@@ -18,6 +18,8 @@ _STROKES = (
     "M3 0V12M9 0V12",
     "M3 3h1.6v1.6h-1.6zM9 9h1.6v1.6h-1.6z",
 )
+_HATCHES = ("", "///", "---", "xxx", "|||", "...")
+"""The same strokes as matplotlib spells them."""
 _LOOKS: Mapping[str, tuple[int, int]] = {
     "parameters": (2, 0), "gradients": (1, 1), "optimizer_states": (3, 2), "inputs": (5, 5), "checkpoints": (6, 4),
     "saved_activations": (4, 3), "loss": (7, 1), "temporaries": (5, 3), "other_residents": (0, 4), "allocator_slack": (6, 5),
@@ -25,12 +27,19 @@ _LOOKS: Mapping[str, tuple[int, int]] = {
 }  # fmt: skip
 """Part to colour of the page and strokes."""
 ORDER = (*CAUSES, *PHASES)
+HATCHES: tuple[str, ...] = tuple(_HATCHES[_LOOKS[part][1]] for part in ORDER)
+"""By the number of a part, for a drawing that is no part of the page."""
 WORDS: Mapping[str, str] = {**CAUSE_WORDS, **{phase: phase.removesuffix("_s") for phase in PHASES}}
 
 
 def number(part: str) -> int:
     """The number of a part's pattern on the page."""
     return ORDER.index(part)
+
+
+def colour_of(number: int) -> int:
+    """The page's colour for the part of this number."""
+    return _LOOKS[ORDER[number]][0]
 
 
 def pattern_definitions() -> str:

@@ -126,8 +126,9 @@ def canaries_in_order(reach: Reach) -> list[CaseSummary]:
 
 
 def canary_name(summary: CaseSummary) -> str:
-    """`matmul bf16`, or `copy`, whose dtype says nothing."""
-    return summary.case.workload if summary.case.workload == "copy" else f"{summary.case.workload} {summary.case.dtype}"
+    """`matmul bf16`, or `copy`, whose dtype says nothing; with the GPU's word where each of several measured its own."""
+    name = summary.case.workload if summary.case.workload == "copy" else f"{summary.case.workload} {summary.case.dtype}"
+    return name if summary.arm == "-" else f"{name} [{summary.arm}]"
 
 
 def canary_rate(summary: CaseSummary) -> Rate | None:

@@ -11,6 +11,7 @@ from bench.judge.rates import Rate
 from bench.records import METRICS, Check, Json, Result, Scalar, Status, fingerprint
 from bench.report import units
 from bench.report.findings import FINDINGS
+from bench.report.histogram import histogram
 from bench.report.layout import Section
 from bench.report.memory import CAUSES, EXPLAINED, explained, is_training_step
 from bench.report.rates import Utilisation, above_words, all_rates, clock_wandered, cycles_words, utilisation
@@ -91,6 +92,8 @@ class Row:
     log: str
     log_cut: bool
     withheld: str | None
+    histogram: str | None
+    """Of all samples, as `histogram.histogram` writes it."""
 
     @property
     def has_values(self) -> bool:
@@ -246,6 +249,7 @@ def _row(
         log=log,
         log_cut=cut,
         withheld=summary.time_withheld,
+        histogram=histogram(summary) if leading else None,
     )
 
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 import html
 import io
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 INK, GRID, MUTED, CARD = "#5e5000", "#5e5001", "#5e5002", "#5e5003"
@@ -24,6 +27,21 @@ WIDTH_IN = 4.6
 FONT_PT = 7.6
 CHARACTER_IN = 0.07
 """Room for one character of a name, in a wide sans-serif face: at `FONT_PT`, and still at the larger size that narrow screens get."""
+
+
+Observer = Callable[[Any, str, str], None]
+"""Is told of a figure of matplotlib, its prefix and its label."""
+_OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
+
+
+@contextmanager
+def observed(observer: Observer) -> Iterator[None]:
+    """Within it `observer` sees each figure once it is written, and may keep or change it."""
+    token = _OBSERVER.set(observer)
+    try:
+        yield
+    finally:
+        _OBSERVER.reset(token)
 
 
 def settings(prefix: str) -> dict[str, Any]:
@@ -45,7 +63,10 @@ def written(canvas: Any, prefix: str, label: str) -> str:
     """The SVG of a drawn canvas, with `label` for those who cannot see it."""
     out = io.StringIO()
     canvas.print_svg(out, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return _as_css(out.getvalue(), prefix, label)
+    svg = _as_css(out.getvalue(), prefix, label)
+    if (observer := _OBSERVER.get()) is not None:
+        observer(canvas.figure, prefix, label)
+    return svg
 
 
 def _as_css(svg: str, prefix: str, label: str) -> str:

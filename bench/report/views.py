@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from bench.records import Run, Scalar, Status
+from bench.records import Result, Run, Scalar, Status
 from bench.report import figures, units
+from bench.report.advice import Advice, advice
+from bench.report.against import Judged, judged
 from bench.report.answers import Reading, questions, readings
 from bench.report.beside import Extra, extras
-from bench.report.dots import MOST_SIZES, dots
+from bench.report.compatible import compatibility_advice, compatibility_tables
+from bench.report.crossover import crossings
+from bench.report.dots import MOST_SIZES
 from bench.report.doubts import Doubt, doubts
-from bench.report.explained import MOST_TIMELINES, Explanation, explanations
+from bench.report.explained import Explanation, explanations
 from bench.report.findings import found_in, title
-from bench.report.layout import MAX_LINES, Facet, Section, sections
+from bench.report.frontier import frontier_advice, frontier_table, searched_axis
+from bench.report.layout import Facet, Section, sections
 from bench.report.matrix import MatrixRow, matrix
+from bench.report.method import method
+from bench.report.numerics import numerics
+from bench.report.panels import Panel, Room, lying_together, nowhere, panels
+from bench.report.ranks import rank_table
 from bench.report.rates import (
-    Exponent,
     canaries_in_order,
     canary_name,
     canary_rate,
@@ -32,37 +40,16 @@ from bench.report.rates import (
 )
 from bench.report.roofline import Roofline, rooflines
 from bench.report.rows import Depth, Row, table_rows
+from bench.report.scorecard import Score, scorecard
+from bench.report.stability import stability
+from bench.report.steps import step_tables
 from bench.report.summary import TIME, CaseSummary, Reach
 from bench.report.surroundings import Surroundings, surroundings
+from bench.report.tables import Table
+from bench.report.trust import TrustLine, trust
 
-MAX_PANELS = 24
-"""Charts drawn in one page, about 10 to 25 kB each; further panels keep their matrix and say that they have no chart."""
-FEW_PANELS, FEW_EXTRAS = 16, 3
-"""In a page with very many rows."""
-MAX_EXTRAS = 12
-"""Charts beside those of time and memory: three for each panel that stands open."""
 OPEN_FACETS = 4
 """Panels that stand open; the rest is folded with its heading visible."""
-
-
-@dataclass(slots=True)
-class Room:
-    """How much may still be drawn in a page."""
-
-    panels: int = MAX_PANELS
-    extras: int = MAX_EXTRAS
-    timelines: int = MOST_TIMELINES
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One chart with what stands around it."""
-
-    title: str
-    hint: str
-    svg: str
-    growths: tuple[tuple[str, str, str], ...]
-    """Subjects, what grows, and its exponent in words; subjects of one exponent together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +71,12 @@ class FacetView:
     extras: tuple[Extra, ...]
     memory_words: str
     """Which peak the matrix shows."""
+    tables: tuple[Table, ...] = ()
+    """Further views: what fits, steps of a ladder, stability, ranks."""
+    charts: tuple[Table, ...] = ()
+    """Those that are a chart alone: errors."""
+    crossings: tuple[str, ...] = ()
+    """Sentences about who overtakes whom."""
 
     @property
     def rated_by(self) -> str:
@@ -116,6 +109,12 @@ class SectionView:
     """Metric and head of each column of findings."""
     explanations: Mapping[str, Explanation] = field(default_factory=dict)
     """By the id of the row."""
+    judged: Judged | None = None
+    """Each case against the baseline of its panel; None without one."""
+    advice: tuple[Advice, ...] = ()
+    scores: tuple[Score, ...] = ()
+    tables: tuple[Table, ...] = ()
+    """Views of the whole section: which techniques go together."""
 
     @property
     def memory(self) -> str:
@@ -136,7 +135,8 @@ class SectionView:
     @cached_property
     def columns(self) -> int:
         """Columns of the table of all rows."""
-        return 9 + len(self.section.axes) + self.has_cycles + self.has_kernels + self.has_rates + len(self.findings)
+        against = 2 if self.judged else 0
+        return 9 + against + len(self.section.axes) + self.has_cycles + self.has_kernels + self.has_rates + len(self.findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,77 +166,9 @@ class RunView:
     canaries: tuple[CanaryView, ...]
     canary_rows: tuple[SectionView, ...]
     surroundings: Surroundings
+    trust: tuple[TrustLine, ...]
+    method: tuple[str, ...]
     protocol: tuple[tuple[str, str], ...]
-
-
-def _nowhere(facet: Facet) -> tuple[tuple[str, str, str | None], ...]:
-    found = []
-    for label in facet.labels:
-        cells = facet.row(label)
-        if not any(cell.usable for cell in cells):
-            words = ", ".join(dict.fromkeys(figures.case_word(cell) for cell in cells))
-            found.append((label, words, cells[0].reason))
-    return tuple(found)
-
-
-def _batches(facet: Facet) -> list[list[str]]:
-    """Subjects with a value, at most MAX_LINES together; the baseline stands in each batch."""
-    drawn = [label for label in facet.labels if any(cell.usable for cell in facet.row(label))]
-    if len(drawn) <= MAX_LINES:
-        return [drawn] if drawn else []
-    base = [facet.baseline] if facet.baseline in drawn and facet.baseline else []
-    rest = [label for label in drawn if label not in base]
-    step = MAX_LINES - len(base)
-    return [base + rest[start : start + step] for start in range(0, len(rest), step)]
-
-
-def _coinciding(facet: Facet) -> tuple[str, ...]:
-    return tuple(
-        f"{', '.join(units.shorten(label, 40) for label in group)}: lines of {figures.TITLES[metric]} lie on each other"
-        for metric in (TIME, facet.memory)
-        for labels in _batches(facet)
-        for group in figures.coinciding(facet, labels, metric)
-    )
-
-
-def _hint(facet: Facet, swept: str | None) -> str:
-    if len(facet.xs) > MOST_SIZES:
-        return "lower is better · both axes logarithmic · bars: range over trials"
-    sizes = ""
-    if len(facet.xs) == MOST_SIZES and swept:
-        sizes = f" · ○{units.NO_BREAK}{swept.replace('_', ' ')} {facet.xs[0]} →{units.NO_BREAK}●{units.NO_BREAK}{facet.xs[1]}"
-    return f"lower is better · logarithmic · bars: range over trials{sizes}"
-
-
-def _panels(
-    facet: Facet, section: Section, chosen: dict[str, figures.Style], prefix: str, room: int, found: Sequence[Exponent]
-) -> tuple[list[Panel], str | None]:
-    batches = _batches(facet)
-    few = len(facet.xs) <= MOST_SIZES
-    if not batches:
-        return [], "No subject has a value here, so there is no chart."
-    if room < 2 * len(batches):
-        return [], "This page draws no more charts; the numbers of this panel are in the matrix."
-    panels = []
-    undrawn = None
-    for number, labels in enumerate(batches, 1):
-        part = f" ({number} of {len(batches)})" if len(batches) > 1 else ""
-        for metric in (TIME, facet.memory):
-            name = f"{prefix}{number}{metric[0]}"
-            try:
-                svg = (
-                    dots(facet, labels, metric, swept=section.swept, chosen=chosen, prefix=name)
-                    if few or section.swept is None
-                    else figures.panel(facet, labels, metric, swept=section.swept, chosen=chosen, prefix=name)
-                )
-            except (ValueError, ArithmeticError) as error:
-                # One strange imported row must not cost the reader the page.
-                undrawn = f"{figures.TITLES[metric].capitalize()}: no chart: {error}"
-                continue
-            if svg:
-                title = f"{figures.TITLES[metric].capitalize()}{part}"
-                panels.append(Panel(title, _hint(facet, section.swept), svg, growth_lines(found, labels, metric, section.swept)))
-    return panels, undrawn
 
 
 def _section_view(section: Section, ident: str, rows: Sequence[Row], room: Room, *, full: bool) -> SectionView:
@@ -244,29 +176,35 @@ def _section_view(section: Section, ident: str, rows: Sequence[Row], room: Room,
     row_ids: dict[tuple[str, str], str] = {}
     for row in rows:
         row_ids.setdefault((row.summary.case.key, row.summary.arm), row.id)
+    by_result = {result.id: row.id for row in rows for result in row.results}
+    verdicts = judged(section)
+    together = compatibility_tables(section.run, _counted(section), by_result)
     views = []
     for number, facet in enumerate(section.facets, 1):
         grown = facet_exponents(facet, section.swept)
-        panels, undrawn = _panels(facet, section, chosen, f"{ident}f{number}", room.panels, grown)
-        room.panels -= len(panels)
+        drawn, undrawn = panels(facet, section, chosen, f"{ident}f{number}", room.panels, grown)
+        room.panels -= len(drawn)
         beside = extras(facet, section.swept, chosen, f"{ident}f{number}", room.extras)
         room.extras -= len(beside)
         views.append(
             FacetView(
                 f"{ident}f{number}",
                 facet,
-                tuple(panels),
-                bool(panels) and len(facet.xs) > MOST_SIZES,
+                tuple(drawn),
+                bool(drawn) and len(facet.xs) > MOST_SIZES,
                 ()
-                if panels
+                if drawn
                 else tuple(line for m in (TIME, facet.memory) for line in growth_lines(grown, facet.labels, m, section.swept)),
-                _nowhere(facet),
+                nowhere(facet),
                 undrawn,
-                _coinciding(facet) if panels and len(facet.xs) > MOST_SIZES else (),
-                matrix(facet, row_ids),
-                number <= OPEN_FACETS,
+                lying_together(facet) if drawn and len(facet.xs) > MOST_SIZES else (),
+                matrix(facet, row_ids, verdicts),
+                number <= OPEN_FACETS and not together,
                 tuple(beside),
                 figures.TITLES[facet.memory],
+                tuple(_tables(section, facet, chosen, row_ids)) if number <= room.told else (),
+                tuple(numerics(facet, chosen)) if number <= room.told else (),
+                tuple(found.words(section.swept) for found in crossings(facet)) if section.swept and number <= room.told else (),
             )
         )
     answers = tuple((words, tuple(found)) for metric, words in questions(section) if (found := readings(section, metric)))
@@ -282,7 +220,35 @@ def _section_view(section: Section, ident: str, rows: Sequence[Row], room: Room,
         tuple(rows),
         tuple((name, title(name)) for name in found_in(section.cases)),
         explained,
+        verdicts,
+        tuple(_advice(section, verdicts)),
+        scorecard(section, verdicts),
+        together,
     )
+
+
+def _counted(section: Section) -> list[Result]:
+    return [result for case in section.cases for result in case.counted]
+
+
+def _advice(section: Section, verdicts: Judged | None) -> list[Advice]:
+    """By what the suite asks: which go together, how far each comes, or what to use."""
+    if searched_axis(section.run) is not None:
+        return frontier_advice(section)
+    return compatibility_advice(section.run, _counted(section)) or advice(section, verdicts)
+
+
+def _tables(
+    section: Section, facet: Facet, chosen: Mapping[str, figures.Style], row_ids: Mapping[tuple[str, str], str]
+) -> Iterator[Table]:
+    """The further views of a panel, those that have something to show."""
+    if (found := frontier_table(section, facet, chosen, row_ids)) is not None:
+        yield found
+    yield from step_tables(section, facet, row_ids)
+    if (found := stability(section, facet, row_ids)) is not None:
+        yield found
+    if (found := rank_table(section, facet, row_ids)) is not None:
+        yield found
 
 
 def _canary(summary: CaseSummary) -> CanaryView:
@@ -337,5 +303,7 @@ def run_view(run: Run, cases: Sequence[CaseSummary], reach: Reach, number: int, 
         canaries=tuple(_canary(summary) for summary in canaries_in_order(reach)),
         canary_rows=_canary_rows(run, reach, f"c{number}", around.usual, depth),
         surroundings=around,
+        trust=trust(run, cases, reach, [view.judged for view in views]),
+        method=method(run, cases),
         protocol=tuple((name, units.fact(name, value)) for name, value in units.flatten(run.suite_data.get("protocol", {}))),
     )

@@ -47,7 +47,7 @@ def test_a_report_that_fails_at_the_end_says_so_and_an_interrupt_stays_one(
     def fails(self: session_room.Session) -> None:
         raise StoreError("x.html cannot be written: it is full")
 
-    def stops(self: session_room.Session, *_: object) -> None:
+    def stops(self: session_room.Session, *_: object, **__: object) -> None:
         self._interrupted = interrupted
 
     monkeypatch.setattr(session_room.Session, "_leave_report", fails)

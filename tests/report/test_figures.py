@@ -9,7 +9,9 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from bench.report import figures
+from bench.report.callouts import cut
 from bench.report.dots import dots
+from bench.report.figures import spaced
 from bench.report.layout import Facet, Section, sections
 from bench.report.roofline import Roof, rooflines
 from bench.report.summary import PEAK, TIME, summarize
@@ -137,3 +139,18 @@ def test_a_roofline_names_its_subjects_and_where_its_roofs_come_from() -> None:
         assert f">{name}<" in figure.svg
     ids = re.findall(r'\bid="([^"]+)"', figure.svg)
     assert len(ids) == len(set(ids))
+
+
+def test_a_slot_that_all_names_begin_with_is_left_out_of_charts() -> None:
+    names = ["precision=fp32", "precision=bf16_pure"]
+    assert [cut(name, names, 22) for name in names] == ["fp32", "bf16_pure"]
+    assert cut("precision=fp32", [*names, "defaults"], 22) == "precision=fp32"
+    assert cut("precision=fp32", names[:1], 22) == "precision=fp32"
+
+
+def test_names_of_sizes_that_lie_close_together_are_thinned_out_and_the_largest_stays() -> None:
+    assert spaced([512, 1024, 2048]) == [512, 1024, 2048]
+    assert spaced([4096, 8192, 16384, 18432, 32768, 65536]) == [4096, 8192, 18432, 32768, 65536]
+    many = spaced([float(2**n) for n in range(20)])
+    assert len(many) <= 10
+    assert many[-1] == 2.0**19

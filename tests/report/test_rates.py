@@ -248,10 +248,11 @@ def test_every_rate_can_be_computed_again_from_the_data_inside_the_page() -> Non
     found = re.search(r'id="data">(.*?)</script>', page, re.S)
     assert found
     data = json.loads(found[1])
-    cases = [dict(zip(data["cases"]["columns"], row, strict=True)) for row in data["cases"]["rows"]]
-    trials = [dict(zip(data["trials"]["columns"], row, strict=True)) for row in data["trials"]["rows"]]
-    assert len(trials) == len(results)
-    product = next(i for i, case in enumerate(cases) if "matmul" in case["subject"])
-    assert cases[product]["flops"] / trials[next(i for i, t in enumerate(trials) if t["case"] == product)][TIME] == pytest.approx(
-        700e12
+    cases, trials = (
+        [{**data[name]["same"], **dict(zip(data[name]["columns"], row, strict=True))} for row in data[name]["rows"]]
+        for name in ("cases", "trials")
     )
+    assert len(trials) == len(results)
+    product = next(i for i, case in enumerate(cases) if "matmul" in data["subjects"][case["subject"]])
+    flops, _, _ = data["works"][cases[product]["work"]]
+    assert flops / trials[next(i for i, t in enumerate(trials) if t["case"] == product)][TIME] == pytest.approx(700e12)

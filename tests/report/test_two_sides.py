@@ -132,7 +132,7 @@ def test_findings_are_columns_where_a_case_has_them_and_dashes_where_one_lacks_t
     rows = _row("eager", 1.0, 2.0**20, error=0.0017) + _row("flex", 0.5, 2.0**20)
     page = render_page([RUN], rows, now=NOW)
     assert re.search(r'<th scope="col" class="num" title="root mean square[^"]*">error</th>', page)
-    assert '<td data-v="0.0017">0.170 %' in page
+    assert "<td>0.170 %" in page
     assert ">weights</th>" not in page
     table = [line for line in render_markdown([RUN], rows).splitlines() if line.startswith("| ")]
     assert table[0].endswith("| kept for backward | error |")

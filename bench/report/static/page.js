@@ -6,91 +6,121 @@
     if (value) state.set(key, value); else state.delete(key);
     history.replaceState(null, "", "#?" + new URLSearchParams([...state]));
   };
+  const QUIET = new Set(["same", "can't tell"]);
 
-  const copyButton = (text) => {
-    const button = make("button", "Copy", { type: "button", className: "copy" });
-    button.addEventListener("click", async () => {
-      try {
-        await navigator.clipboard.writeText(text);
-        button.textContent = "Copied";
-      } catch {
-        button.textContent = "Select and copy";
-      }
-      setTimeout(() => { button.textContent = "Copy"; }, 1600);
-    });
-    return button;
+  const SCALES = {
+    "": 1, s: 1, ms: 1e-3, "µs": 1e-6, ns: 1e-9, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40, "%": 0.01, "×": 1,
+    k: 1e3, M: 1e6, G: 1e9, T: 1e12,
   };
-  const withCopy = (root) => {
-    for (const block of root.querySelectorAll("pre.command")) {
-      if (!block.querySelector(".copy")) block.append(copyButton(block.textContent));
-    }
-  };
-  for (const section of document.querySelectorAll(".environment")) withCopy(section);
-  document.addEventListener("toggle", (event) => {
-    const evidence = event.target.open && event.target.querySelector(":scope > .evidence");
-    if (!evidence) return;
-    withCopy(evidence);
-    if (!evidence.querySelector(":scope > .copy")) {
-      const button = copyButton(event.target.querySelector("summary code").textContent);
-      button.setAttribute("aria-label", "Copy the command");
-      evidence.prepend(button);
-    }
-  }, true);
-
-  const valueOf = (cell) => {
-    if ("v" in cell.dataset) return cell.dataset.v === "" ? null : Number(cell.dataset.v);
+  const NUMBER = /^([+-]?[\d.]+(?:e[+-]?\d+)?)(?:–[\d.]+)?\s*(?:\/ ([\d.e+-]+)|([^\s\d]*))/;
+  const valueOf = (cell, numeric) => {
     if (cell.classList.contains("none")) return null;
-    const text = cell.textContent.trim();
-    return text !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
+    const text = (cell.classList.contains("vs") ? cell.querySelector("b") : cell)?.textContent.trim() ?? "";
+    if (text.startsWith(">")) return Infinity;
+    const [, number, limit, unit] = NUMBER.exec(text) || [];
+    if (number === undefined) return text;
+    if (limit) return Number(number) / Number(limit);
+    const scale = SCALES[unit] ?? (/^[kMGT](FLOP|B\/|cycles|tokens)/.test(unit) ? SCALES[unit[0]] : numeric ? 1 : undefined);
+    return scale === undefined ? text : Number(number) * scale;
   };
   const compare = (a, b) => {
     if (a === null || b === null) return (a === null) - (b === null);
-    return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
+    if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;
+    return typeof a === "number" ? a - b : a.localeCompare(b);
+  };
+  const wordOf = (cell) => {
+    if (!cell.classList.contains("vs") || cell.classList.contains("none")) return cell.textContent.trim();
+    return cell.firstChild.textContent.trim().slice(2);
+  };
+  const toggle = (label, pressed, act) => {
+    const button = make("button", label, { type: "button" });
+    button.setAttribute("aria-pressed", pressed);
+    button.addEventListener("click", () => button.setAttribute("aria-pressed", act()));
+    return button;
   };
 
   for (const section of document.querySelectorAll(".rows")) {
     const table = section.querySelector("table.all");
     const bodies = [...table.tBodies];
+    const heads = [...table.tHead.rows[0].cells];
     const tools = section.querySelector(".tools");
-    const search = make("input", "", { type: "search", placeholder: "Filter rows", ariaLabel: "Filter rows" });
-    const shown = make("span", "", { role: "status" });
     const key = section.id;
+    const search = make("input", "", { type: "search", placeholder: "Search rows", ariaLabel: "Search rows" });
+    const shown = make("span", "", { role: "status" });
     const chosen = new Set((state.get(key + ".s") || "").split(",").filter(Boolean));
+    const picked = new Map();
+    let loud = state.get(key + ".n") === "1";
     const texts = new Map();
     const textOf = (body) => {
       if (!texts.has(body)) texts.set(body, (body.rows[0].textContent + " " + body.querySelector("summary").textContent).toLowerCase());
       return texts.get(body);
     };
+    const isNoise = (body) => {
+      const words = [...body.rows[0].querySelectorAll("td.vs:not(.none)")].map(wordOf);
+      return words.length > 0 && words.every((word) => QUIET.has(word));
+    };
+    const noise = new Set(bodies.filter(isNoise));
     const apply = () => {
       const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
       let count = 0;
       for (const body of bodies) {
-        const fits = (!chosen.size || chosen.has(body.dataset.s)) && words.every((word) => textOf(body).includes(word));
+        const fits = (!chosen.size || chosen.has(body.dataset.s)) && !(loud && noise.has(body))
+          && [...picked].every(([column, value]) => wordOf(body.rows[0].cells[column]) === value)
+          && words.every((word) => textOf(body).includes(word));
         body.hidden = !fits;
         count += fits;
       }
       shown.textContent = count === bodies.length ? "" : `${count} of ${bodies.length} rows shown, ${bodies.length - count} hidden`;
     };
-    tools.append(search);
-    for (const status of new Set(bodies.map((body) => body.dataset.s))) {
-      const button = make("button", `${status === "oom" ? "OOM" : status} ${bodies.filter((body) => body.dataset.s === status).length}`, { type: "button" });
-      button.setAttribute("aria-pressed", chosen.has(status));
-      button.addEventListener("click", () => {
-        if (!chosen.delete(status)) chosen.add(status);
-        button.setAttribute("aria-pressed", chosen.has(status));
-        remember(key + ".s", [...chosen].join(","));
+    const facet = (head, column) => {
+      const counts = new Map();
+      for (const body of bodies) {
+        const word = wordOf(body.rows[0].cells[column]);
+        counts.set(word, (counts.get(word) || 0) + 1);
+      }
+      if (counts.size < 2 || counts.size > 60) return;
+      const name = head.textContent;
+      const select = make("select", "", { ariaLabel: name });
+      select.append(new Option(`${name}: all`, ""));
+      for (const [word, n] of [...counts].sort(([a], [b]) => a.localeCompare(b, undefined, { numeric: true }))) {
+        select.append(new Option(`${name}: ${word} (${n})`, word));
+      }
+      const old = state.get(`${key}.f${column}`);
+      if (old && counts.has(old)) { select.value = old; picked.set(column, old); }
+      select.addEventListener("change", () => {
+        if (select.value) picked.set(column, select.value); else picked.delete(column);
+        remember(`${key}.f${column}`, select.value);
         apply();
       });
-      tools.append(button);
+      tools.append(select);
+    };
+
+    tools.append(search);
+    for (const status of new Set(bodies.map((body) => body.dataset.s))) {
+      const label = `${status === "oom" ? "OOM" : status} ${bodies.filter((body) => body.dataset.s === status).length}`;
+      tools.append(toggle(label, chosen.has(status), () => {
+        if (!chosen.delete(status)) chosen.add(status);
+        remember(key + ".s", [...chosen].join(","));
+        apply();
+        return chosen.has(status);
+      }));
+    }
+    heads.forEach((head, column) => { if ("f" in head.dataset) facet(head, column); });
+    if (noise.size) {
+      tools.append(toggle(`Hide noise (${noise.size})`, loud, () => {
+        loud = !loud;
+        remember(key + ".n", loud ? "1" : "");
+        apply();
+        return loud;
+      }));
     }
     tools.append(shown);
     tools.hidden = bodies.length < 4;
     search.value = state.get(key + ".q") || "";
     search.addEventListener("input", () => { remember(key + ".q", search.value); apply(); });
 
-    const heads = [...table.tHead.rows[0].cells];
     const sort = (column, direction) => {
-      const values = new Map(bodies.map((body) => [body, valueOf(body.rows[0].cells[column])]));
+      const values = new Map(bodies.map((body) => [body, valueOf(body.rows[0].cells[column], heads[column].classList.contains("num"))]));
       const ordered = [...bodies].sort((a, b) => {
         const x = values.get(a), y = values.get(b);
         return x === null || y === null ? compare(x, y) : direction * compare(x, y);
@@ -112,22 +142,15 @@
     apply();
   }
 
-  const openTarget = () => {
-    const target = location.hash.startsWith("#r-") && document.getElementById(location.hash.slice(1));
-    if (!target) return;
-    target.hidden = false;
-    target.querySelector("details").open = true;
-    target.scrollIntoView({ block: "center" });
-  };
-  addEventListener("hashchange", openTarget);
-  openTarget();
-
-  const save = document.getElementById("save");
-  save.hidden = false;
-  save.addEventListener("click", () => {
-    const blob = new Blob([document.getElementById("data").textContent], { type: "application/json" });
-    const link = make("a", "", { href: URL.createObjectURL(blob), download: "report.json" });
-    link.click();
-    URL.revokeObjectURL(link.href);
-  });
+  const parts = [...document.querySelectorAll("section.workload[data-w]")];
+  const names = [...new Set(parts.map((part) => part.dataset.w))];
+  if (names.length > 1) {
+    const select = make("select", "", { id: "workload", ariaLabel: "Workload" });
+    select.append(new Option("All workloads", ""), ...names.map((name) => new Option(name, name)));
+    const choose = () => { for (const part of parts) part.hidden = select.value !== "" && part.dataset.w !== select.value; };
+    select.value = names.includes(state.get("w")) ? state.get("w") : "";
+    select.addEventListener("change", () => { remember("w", select.value); choose(); });
+    document.querySelector(".runs .page, .only").append(select);
+    choose();
+  }
 })();

@@ -1,0 +1,86 @@
+"""`bench verify`: computes every number that a report states again, from the trial medians inside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bench.cli.options import json_option
+from bench.cli.terminal import say, say_json, shortened
+from bench.errors import StoreError
+from bench.plaintext import plain
+
+if TYPE_CHECKING:
+    from bench.report.verify import Difference, Verification
+
+AGREES, DIFFERS, NOTHING_STATED = 0, 1, 3
+SHOWN = 20
+WIDEST = 160
+
+
+@click.command()
+@click.argument("page", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--all", "everything", is_flag=True, help=f"Name all that differ, not only the first {SHOWN}.")
+@json_option
+def verify(page: Path, everything: bool, as_json: bool) -> int:
+    """Recompute every ratio, interval and verdict of an HTML report from the trial medians inside it, and say how many agree.
+
+    What is compared is the text that a reader sees, so a table that somebody edited is noticed, and the row is named. Whether the
+    medians are those that were measured, only the database can tell: `bench db import FILE` brings them in, beside others.
+
+    Exit code 0: all agree; 1: something differs; 2: no report of bench, or one that is damaged; 3: it states nothing.
+    """
+    from bench.report.verify import verify_page
+    from bench.store.page_data import NoPage, page_text
+
+    try:
+        found = verify_page(page_text(page))
+    except NoPage as error:
+        raise StoreError(f"{page}: {error}") from error
+    except OSError as error:
+        raise StoreError(f"{page} cannot be read: {error.strerror or error}") from error
+    code = NOTHING_STATED if not found.stated else AGREES if found.agrees else DIFFERS
+    if as_json:
+        say_json(_data(found, code))
+    else:
+        say(plain(_text(page, found, everything=everything), lines=True))
+    return code
+
+
+def _text(page: Path, found: Verification, *, everything: bool) -> str:
+    runs = ", ".join(f"{run.suite} ({run.id})" for run in found.page.runs)
+    lines = [f"{page}: {runs or 'no run'}; written by {found.page.written_by}, rendered {found.page.generated_at}"]
+    lines += [f"  {found.agreed[what]} of {count} {what} agree" for what, count in found.stated.items()]
+    shown = found.differences if everything else found.differences[:SHOWN]
+    lines += [_line(difference) for difference in shown]
+    if len(found.differences) > len(shown):
+        lines.append(f"  … and {len(found.differences) - len(shown)} more: --all names them")
+    if found.unstated:
+        lines.append(f"  {len(found.unstated)} cases of the data are shown nowhere: {shortened('; '.join(found.unstated), WIDEST)}")
+    if not found.stated:
+        lines.append("  nothing to verify: the page states no number")
+    elif found.agrees:
+        lines.append(f"  all agree with the {len(found.page.trials)} trials inside the page")
+    return "\n".join(lines)
+
+
+def _line(difference: Difference) -> str:
+    printed, computed = (shortened(text, WIDEST) for text in (difference.printed, difference.computed))
+    return f"  differs ({difference.what}): {difference.where}: printed {printed!r}, recomputed {computed!r}"
+
+
+def _data(found: Verification, code: int) -> dict[str, Any]:
+    return {
+        "exit_code": code,
+        "runs": [run.id for run in found.page.runs],
+        "written_by": found.page.written_by,
+        "rendered_at": found.page.generated_at,
+        "stated": dict(found.stated),
+        "agreed": {what: found.agreed[what] for what in found.stated},
+        "differences": [
+            {"what": one.what, "where": one.where, "printed": one.printed, "recomputed": one.computed} for one in found.differences
+        ],
+        "unstated": list(found.unstated),
+    }
