@@ -10,10 +10,13 @@ from bench.cli.terminal import note, say, say_json, table
 
 if TYPE_CHECKING:
     from bench.judge.calibration import Calibration
+    from bench.judge.resampled import NightlyCalibration
 
 MOST_PER_THOUSAND = 10.0
 """What a 99 % interval alone would give, without band and correction: more than that, beyond chance, is a miss."""
 ROUNDS = 40
+NIGHTS = 20_000
+"""Series-nights that are drawn."""
 SEED = 1
 
 
@@ -23,8 +26,9 @@ def show_alarms(texts: Sequence[str], database: str, *, as_json: bool) -> int:
     Raises SelectionError for runs with too few processes, of several revisions, or still going.
     """
     from bench.errors import SelectionError
-    from bench.judge.calibration import between, within
+    from bench.judge.calibration import between, limits, within
     from bench.judge.evidence import load_evidence
+    from bench.judge.resampled import nightly
     from bench.judge.sides import demand_ended
     from bench.store import Store
 
@@ -36,17 +40,49 @@ def show_alarms(texts: Sequence[str], database: str, *, as_json: bool) -> int:
             raise SelectionError("the runs are of several suites or revisions: whatever differs between them is no false alarm")
         demand_ended(runs)
         evidence = [load_evidence(store, [run]) for run in runs]
-    found: list[tuple[str, Calibration]] = [(side.runs[0].id[:13], within(side, rounds=ROUNDS, seed=SEED)) for side in evidence]
+    found: list[tuple[str, Calibration]] = []
+    for side in evidence:
+        try:
+            found.append((side.runs[0].id[:13], within(side, rounds=ROUNDS, seed=SEED)))
+        except SelectionError as too_few:
+            if len(evidence) == 1:
+                raise
+            note(f"run {side.runs[0].id[:13]} is only compared with the others: {too_few}")
     if len(evidence) > 1:
         found.append((f"{len(evidence)} runs, each with the next", between(evidence)))
+    nights: NightlyCalibration | None = None
+    why_none = ""
+    try:
+        nights = nightly(evidence, nights=NIGHTS, seed=SEED)
+    except SelectionError as too_few:
+        why_none = str(too_few)
     if as_json:
-        say_json([{"what": what, "per_thousand": one.per_thousand, **asdict(one)} for what, one in found])
+        told = [{"what": what, "per_thousand": one.per_thousand, **asdict(one)} for what, one in found]
+        more = [{"what": "nights", "way": "resampled", "per_thousand": nights.per_thousand, **asdict(nights)}] if nights else []
+        say_json([*told, *more])
     else:
         _say(found)
+        say(_nights_words(nights) if nights else f"\nWhole nights were not drawn: {why_none}")
+    if nights is not None and 1000 * limits(nights.alarms, nights.nights)[0] > MOST_PER_THOUSAND:
+        return 1
     return 1 if any(one.alarms_at_least > MOST_PER_THOUSAND for _, one in found) else 0
 
 
+def _nights_words(nights: NightlyCalibration) -> str:
+    """What whole nights came out as, screen and second look together."""
+    found = ", ".join(f"+{(power.factor - 1) * 100:.0f} %: {power.found / power.of:.1%}" for power in nights.power)
+    seen = ", ".join(f"+{(power.factor - 1) * 100:.0f} %: {power.found / power.of:.1%}" for power in nights.suspected)
+    return (
+        f"\nWhole nights, drawn from {nights.processes} processes or more of each of {nights.series} series: of {nights.nights} "
+        f"series-nights without a change {nights.suspects} were suspect and {nights.alarms} were called better or worse "
+        f"({nights.per_thousand:.2f} per 1 000, at most {nights.alarms_at_most:.2f}).\n"
+        f"Made slower on purpose: suspect {seen}; confirmed {found}."
+    )
+
+
 def _say(found: Sequence[tuple[str, Calibration]]) -> None:
+    from bench.judge.calibration import limits
+
     heads = (
         "what",
         "times judged",
@@ -55,6 +91,7 @@ def _say(found: Sequence[tuple[str, Calibration]]) -> None:
         "at most",
         "n a side",
         "spread p10 / p50 / p90",
+        "can show p10 / p50 / p90",
         "came out as",
         "others",
     )
@@ -67,17 +104,25 @@ def _say(found: Sequence[tuple[str, Calibration]]) -> None:
             f"{one.alarms_at_most:.2f}",
             str(one.processes),
             " / ".join(f"{spread * 100:.2g} %" for spread in one.spread),
+            " / ".join(f"{change * 100:.2g} %" for change in one.detectable) or "–",
             ", ".join(f"{count} {word}" for word, count in sorted(one.words.items())),
             f"{one.other_alarms} of {one.other_rows}",
         )
         for what, one in found
     ]
     say(table(heads, rows, right=(1, 2, 3, 4, 5), widest=90))
+    for what, one in found:
+        rows_all, alarms_all = one.rows + one.other_rows, one.alarms + one.other_alarms
+        at_most = 1000 * limits(alarms_all, rows_all)[1]
+        say(f"{one.way} {what}: {alarms_all} alarms in {rows_all} judged rows of all metrics, at most {at_most:.2f} per 1 000")
+    if not any(one.power for _, one in found):
+        return
     say("\nHow many of the times that were made slower on purpose came out as worse:\n")
     powers = [
         (f"{one.way} {what}", *(f"{power.found}/{power.of}" if power.of else "–" for power in one.power))
         for what, one in found
         if one.power
     ]
-    say(table(("what", *(f"+{(power.factor - 1) * 100:.0f} %" for power in found[0][1].power)), powers, right=(1, 2, 3, 4)))
+    factors = next(one.power for _, one in found if one.power)
+    say(table(("what", *(f"+{(power.factor - 1) * 100:.0f} %" for power in factors)), powers, right=(1, 2, 3, 4)))
     say("\n`at most` is the 95 % upper limit, as if rows were independent. `others` are alarms of memory, sizes and errors.")

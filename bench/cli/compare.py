@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bench.judge.compare import Comparison
     from bench.store import Store
 
-FORMATS = ("text", "json", "markdown", "junit")
+FORMATS = ("text", "json", "markdown", "junit", "html")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -41,7 +41,7 @@ def verdict_options(function: F) -> F:
             type=click.Choice(FORMATS),
             default="text",
             show_default=True,
-            help="JSON holds seconds, bytes and every number; Markdown is at most 60 KB; JUnit has a test case a row.",
+            help="JSON holds seconds, bytes and every number; Markdown is at most 60 KB; JUnit has a test case a row; HTML is one page.",
         ),
     ):
         function = option(function)
@@ -57,6 +57,17 @@ def render(comparison: Comparison, answer: Answer, format_: str, *, everything: 
         return json_text(comparison_data(comparison, answer)) + "\n"
     if format_ == "junit":
         return as_junit(comparison, answer)
+    if format_ == "html":
+        from bench.cli.options import database_words
+        from bench.cli.verdicts import alarm_lines, row_namer, side_line
+        from bench.report.judged import judged_page
+
+        sides = side_line(comparison.first), side_line(comparison.second)
+        cases = [one.series.case for one in comparison.verdicts] + [one.series.case for one in comparison.waiting]
+        name = row_namer(cases)
+        return judged_page(
+            comparison, headline=answer.headline, why=answer.why, sides=sides, name=name, alarm=alarm_lines, words=database_words()
+        )
     if format_ == "markdown":
         return as_markdown(comparison, answer, everything=everything)
     return as_text(comparison, answer, everything=everything) + "\n"

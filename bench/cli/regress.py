@@ -2,61 +2,158 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from bench.cli.compare import render, verdict_options, write
-from bench.cli.options import database_option
+from bench.cli.options import database_option, database_words, duration
 from bench.cli.terminal import note
+from bench.plaintext import plain
+
+if TYPE_CHECKING:
+    from bench.judge.answer import Answer
+    from bench.judge.compare import Comparison
+    from bench.records import Run
+    from bench.run import Progress
+    from bench.store import Store
+
+DAY = "24h"
+INTERRUPTED = 130
 
 
 @click.command()
 @click.argument("run", default="latest", required=False)
+@click.option(
+    "--confirm/--no-confirm",
+    default=True,
+    show_default=True,
+    help="Measure every suspect again, in turn with the last good version, where it was measured here.",
+)
+@click.option(
+    "--pairs",
+    type=click.IntRange(3, 64),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="Processes of each version for a suspect.",
+)
+@click.option(
+    "--budget", metavar="TIME", callback=duration, help="For measuring again, the largest changes first: 90s, 20m, 1h30m."
+)
+@click.option("--no-wait", is_flag=True, help="Fail where another run holds the device, instead of waiting for it.")
+@click.option(
+    "--every", metavar="TIME", callback=duration, default=DAY, show_default=True, help="How far apart nights are meant to be."
+)
 @verdict_options
 @database_option
-def regress(run: str, format_: str, fail_on: str, output: Path | None, everything: bool, database: str) -> int:
-    """Judge RUN (id, label, commit or `latest`, which is the default) against the finished runs of its suite before it.
+def regress(
+    run: str,
+    confirm: bool,
+    pairs: int,
+    budget: float | None,
+    no_wait: bool,
+    every: float,
+    format_: str,
+    fail_on: str,
+    output: Path | None,
+    everything: bool,
+    database: str,
+) -> int:
+    """Judge RUN (id, label, commit or `latest`, which is the default) against the nights of its suite before it.
 
-    A time is worse where two nights in a row lie beyond the limit of up to twenty nights before them: the first is a suspect, the second
-    confirms it. Memory, sizes, errors and statuses are judged at once. With fewer than ten nights a time is still learning. Ratios are of
-    medians; times in s, ms or µs, memory in powers of two. Exit code 0: nothing is worse, or all is learning; 1: something is; 3: could
-    not judge.
+    A time beyond the limit of up to twenty nights before it is a suspect. It is measured again, in turn with the last good version of what
+    is under test, in today's environment, and that decides. Where that cannot be done (it says why) a second night has to confirm it.
+    Memory, sizes, errors and statuses are judged at once. With fewer than ten nights a time is still learning. Ratios are of medians; times
+    in s, ms or µs, memory in powers of two. Exit code 0: nothing is worse, or all is learning; 1: something is; 3: could not judge.
+
+    `bench night SUITE` measures such a night first.
     """
-    from bench.judge.acceptances import apply_acceptances
-    from bench.judge.answer import COULD_NOT_JUDGE, FailOn, answer
-    from bench.judge.evidence import load_evidence
-    from bench.judge.regress import NIGHTS
-    from bench.judge.regress import regress as judge
-    from bench.judge.sides import StillGoing, demand_ended, find_side, nights_before
+    from bench.judge.answer import COULD_NOT_JUDGE
+    from bench.judge.confirm import confirm as measure_again
+    from bench.judge.confirm import suspects
+    from bench.judge.sides import StillGoing, demand_ended, find_side
     from bench.records import utc_now
+    from bench.run.in_turn import Stopped
     from bench.store import Store
 
-    now = utc_now("seconds")
     with Store.open(database, create=False, read_only=True) as store:
         for notice in store.notices:
             note(notice)
-        tonight = find_side(store, run, now=now)
+        tonight = find_side(store, run, now=utc_now("seconds"))
         try:
             demand_ended(tonight)
         except StillGoing as going:
             note(f"could not judge: {going}")
             return COULD_NOT_JUDGE
-        earlier = nights_before(store, tonight, most=NIGHTS)
-        own = load_evidence(store, tonight)
-        if not own.trials:
-            note(f"could not judge: run {tonight[0].id} has no rows that count")
-            return COULD_NOT_JUDGE
-        if not earlier:
-            note(
-                f"run {tonight[0].id} is the first finished night of suite {tonight[0].suite}: all is learning, nothing can be judged"
-            )
-            return 0
-        before = load_evidence(store, earlier)
-        accepted = store.acceptances()
-    comparison = judge(before, own)
-    comparison = replace(comparison, verdicts=apply_acceptances(comparison.verdicts, accepted, now=now))
-    found = answer(comparison, FailOn(fail_on))
-    write(render(comparison, found, format_, everything=everything), output)
-    return found.exit_code
+        found = screened(store, tonight, every_s=every)
+        if isinstance(found, Unjudged):
+            for words in found.said:
+                note(words)
+            return found.code
+    again = suspects(found) if confirm else []
+    with Store.open(database, create=False, read_only=not again) as store:
+        if again:
+            note(f"{len(again)} suspects: measuring them again in turn with the last good version, where that can be done")
+            try:
+                found = measure_again(found, store, pairs=pairs, budget_s=budget, wait=not no_wait, progress=_tell)
+            except Stopped as stopped:
+                note(str(stopped))
+                return INTERRUPTED
+        comparison, answer = settled(store, found, fail_on)
+    write(render(comparison, answer, format_, everything=everything), output)
+    return answer.exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """A night that there is nothing to judge in."""
+
+    code: int
+    said: tuple[str, ...]
+    """Why, and before it what was missed."""
+    missed: tuple[str, ...] = ()
+    """Nights that should have been and were not, a sentence each."""
+
+
+def screened(store: Store, tonight: tuple[Run, ...], *, every_s: float) -> Comparison | Unjudged:
+    """The screen of a night, if it has rows and there was a night before it."""
+    from bench.judge.answer import COULD_NOT_JUDGE
+    from bench.judge.evidence import load_evidence
+    from bench.judge.nights import missed_nights
+    from bench.judge.regress import MOST_NIGHTS, NIGHTS, is_rotating
+    from bench.judge.regress import regress as judge
+    from bench.judge.sides import nights_before
+
+    earlier = nights_before(store, tonight, most=MOST_NIGHTS)
+    if not any(is_rotating(night) for night in (*earlier[-NIGHTS:], *tonight)):
+        earlier = earlier[-NIGHTS:]
+    missed = tuple(missed_nights(store.runs(suite=tonight[0].suite), tonight[0], every_s=every_s))
+    own = load_evidence(store, tonight)
+    if not own.trials:
+        return Unjudged(COULD_NOT_JUDGE, (*missed, f"could not judge: run {tonight[0].id} has no rows that count"), missed)
+    if not earlier:
+        first = (
+            f"run {tonight[0].id} is the first finished night of suite {tonight[0].suite}: all is learning, nothing can be judged"
+        )
+        return Unjudged(0, (*missed, first), missed)
+    found = judge(load_evidence(store, earlier), own)
+    return replace(found, banners=(*missed, *found.banners))
+
+
+def settled(store: Store, found: Comparison, fail_on: str) -> tuple[Comparison, Answer]:
+    """With what is accepted, and with whom to ask about what is not; and what it comes to."""
+    from bench.judge.acceptances import apply_acceptances
+    from bench.judge.answer import FailOn, answer
+    from bench.judge.culprits import with_alarms
+    from bench.records import utc_now
+
+    verdicts = apply_acceptances(found.verdicts, store.acceptances(), now=utc_now("seconds"))
+    comparison = with_alarms(replace(found, verdicts=verdicts), words=database_words())
+    return comparison, answer(comparison, FailOn(fail_on))
+
+
+def _tell(progress: Progress) -> None:
+    click.echo(plain(progress.text), err=True)

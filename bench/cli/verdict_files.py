@@ -8,14 +8,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from bench.cli.verdicts import counts_by_word, row_namer, side_line
+from bench.cli.verdicts import alarm_lines, counts_by_word, row_namer, side_line
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
     from bench.judge.answer import Answer
     from bench.judge.compare import Comparison
     from bench.judge.evidence import Evidence
-    from bench.judge.verdict import Verdict
+    from bench.judge.verdict import Series, Verdict
 
 SCHEMA = 1
 """Raised when a key of the JSON changes its meaning or goes."""
@@ -42,6 +42,7 @@ def comparison_data(comparison: Comparison, answer: Answer) -> dict[str, Any]:
         "totals": [asdict(total) for total in comparison.totals],
         "rows": [verdict_data(verdict) for verdict in comparison.verdicts],
         "canaries": [verdict_data(verdict) for verdict in comparison.canaries],
+        "waiting": [{**_series_data(waiting.series), "last_judged": waiting.last_judged} for waiting in comparison.waiting],
     }
 
 
@@ -60,9 +61,12 @@ def _side(evidence: Evidence) -> dict[str, Any]:
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
     """One row, with the series that `bench history` takes."""
-    series = verdict.series
     data = asdict(verdict)
     del data["series"]
+    return {**_series_data(verdict.series), "reader_word": verdict.reader_word, **data}
+
+
+def _series_data(series: Series) -> dict[str, Any]:
     return {
         "series": series.key,
         "workload": series.case.workload,
@@ -72,8 +76,6 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         "arm": series.arm,
         "metric": series.metric,
         "method_version": series.method_version,
-        "reader_word": verdict.reader_word,
-        **data,
     }
 
 
@@ -93,7 +95,9 @@ def as_junit(comparison: Comparison, answer: Answer) -> str:
         kind = _element(verdict, ambiguous_fails=answer.exit_code == SOMETHING_WORSE and not _any_worse(comparison))
         if kind is not None:
             counts[{"failure": "failures", "error": "errors", "skipped": "skipped"}[kind]] += 1
-            ElementTree.SubElement(case, kind, message=_xml(_message(verdict)))
+            element = ElementTree.SubElement(case, kind, message=_xml(_message(verdict)))
+            if alarm := alarm_lines(verdict, name(series.case)):
+                element.text = "\n".join(map(_xml, alarm))
     if answer.exit_code == COULD_NOT_JUDGE:
         counts["tests"] += 1
         counts["errors"] += 1

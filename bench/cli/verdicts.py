@@ -135,6 +135,50 @@ def _quiet(verdict: Verdict) -> bool:
     return screened or (verdict.word == "same" and verdict.kind == "value")
 
 
+def alarm_lines(verdict: Verdict, name: str) -> list[str]:
+    """Whom to ask about a row of a night, a line each; nothing for a row that raises no alarm."""
+    alarm = verdict.alarm
+    if alarm is None:
+        return []
+    told, within = _ratio(verdict.ratio)
+    numbers = (
+        f" {told} ({within}, n {verdict.first.n}/{verdict.second.n})" if verdict.ratio and verdict.ratio.interval else f" {told}"
+    )
+    seen = ", measured again in turn" if verdict.confirmed_in else ", by the nights alone" if verdict.screening else ""
+    lines = [f"{verdict.word}: {name}, {verdict.series.metric}{'' if verdict.kind == 'status' else numbers}{seen}"]
+    again = f"; measured again in run {verdict.confirmed_in[:13]}" if verdict.confirmed_in else ""
+    lines.append(f"  last good night {alarm.since[:16]}{again}")
+    lines += [f"  {line}" for line in (*alarm.versions, *alarm.commits)]
+    if alarm.more_commits:
+        lines.append(f"  and {alarm.more_commits} commits more")
+    if not alarm.versions:
+        lines.append("  nothing under test has changed since")
+    lines += [f"  environment: {fact}" for fact in alarm.environment]
+    lines.append(f"  machine: {alarm.machine}")
+    return [*lines, f"  {alarm.bisect}"] if alarm.bisect else lines
+
+
+def waiting_lines(comparison: Comparison) -> list[str]:
+    """What a night with a budget left for another night, in a line."""
+    waiting = comparison.waiting
+    if not waiting:
+        return []
+    rows = f"{len(waiting)} row{'s wait' if len(waiting) > 1 else ' waits'} for another night"
+    return [f"{rows}; the longest was last judged on {waiting[0].last_judged[:10]} (--format json has all)"]
+
+
+def _alarms(rows: Sequence[Verdict], name: Callable[[Case], str], left_bytes: int) -> list[str]:
+    """Lines of alarms as far as there is room for."""
+    found: list[str] = []
+    for verdict in rows:
+        own = alarm_lines(verdict, name(verdict.series.case))
+        left_bytes -= sum(2 * len(line.encode()) + 4 for line in own)
+        if left_bytes < 0:
+            break
+        found += own
+    return found
+
+
 def as_text(comparison: Comparison, answer: Answer, *, everything: bool) -> str:
     """For a terminal. `everything`: with the rows that are the same."""
     rows, hidden = _shown(comparison, everything=everything)
@@ -144,6 +188,9 @@ def as_text(comparison: Comparison, answer: Answer, *, everything: bool) -> str:
     if rows:
         lines += [table(HEADS, [_cells(verdict, name(verdict.series.case)) for verdict in rows], right=_RIGHT, widest=110), ""]
     lines += [plain(line) for line in (*([hidden] if hidden else []), *_totals(comparison))]
+    lines += [plain(line) for line in waiting_lines(comparison)]
+    for verdict in rows:
+        lines += [plain(line) for line in alarm_lines(verdict, name(verdict.series.case))]
     settling = list(dict.fromkeys(verdict.settle for verdict in rows if verdict.settle))
     if settling:
         lines.append("to settle what can't be told, on both sides:")
@@ -159,7 +206,8 @@ def as_markdown(comparison: Comparison, answer: Answer, *, everything: bool) -> 
     name = row_namer(verdict.series.case for verdict in comparison.verdicts)
     head = [f"## {_cell(answer.headline)}", "", f"{_cell(answer.why)}.", ""]
     head += [f"- first: {_cell(side_line(comparison.first))}", f"- second: {_cell(side_line(comparison.second))}"]
-    head += [f"- {_cell(line)}" for line in (*_preface(comparison), *_totals(comparison), *([hidden] if hidden else []))]
+    remarks = (*_preface(comparison), *_totals(comparison), *([hidden] if hidden else []), *waiting_lines(comparison))
+    head += [f"- {_cell(line)}" for line in remarks]
     lines = [f"| {' | '.join(map(_cell, _cells(verdict, name(verdict.series.case))))} |" for verdict in rows]
     start = [f"| {' | '.join(HEADS)} |", "|" + " --- |" * len(HEADS)] if lines else []
     kept: list[str] = []
@@ -170,8 +218,9 @@ def as_markdown(comparison: Comparison, answer: Answer, *, everything: bool) -> 
             break
         kept.append(line)
     cut = [f"\n{len(lines) - len(kept)} rows more do not fit here."] if len(kept) < len(lines) else []
+    alarms = [f"- {_cell(line)}" if line.startswith("  ") else f"\n{_cell(line)}\n" for line in _alarms(rows, name, left)]
     fold = (["<details><summary>Rows</summary>", ""], ["", "</details>"]) if len(kept) > 30 else ([], [])
-    return "\n".join([*head, "", *fold[0], *start, *kept, *cut, *fold[1]]) + "\n"
+    return "\n".join([*head, "", *fold[0], *start, *kept, *cut, *fold[1], *alarms]) + "\n"
 
 
 def _cell(text: str) -> str:

@@ -58,7 +58,7 @@ def _decided(comparison: Comparison, fail_on: FailOn) -> tuple[int, str]:
     shift = comparison.mass_shift
     blamed = worse
     if shift is not None and shift.machine_changed and shift.word is Word.WORSE:
-        blamed = [verdict for verdict in worse if not _noisy(verdict)]
+        blamed = [verdict for verdict in worse if verdict.confirmed_in is not None or not _noisy(verdict)]
     if blamed and fail_on is not FailOn.NEVER:
         return SOMETHING_WORSE, f"{_rows(blamed)} worse"
     if shift is not None and blamed is not worse:

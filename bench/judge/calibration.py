@@ -15,7 +15,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from bench.errors import SelectionError
 from bench.judge.compare import compare
@@ -24,7 +24,7 @@ from bench.judge.intervals import pooled_sd
 from bench.judge.thresholds import CYCLES, FEWEST, TIME
 from bench.judge.verdict import JUDGING_VERSION, Kind, Verdict, Word
 from bench.records import Status
-from bench.stats import quantile
+from bench.stats import median, quantile
 
 FACTORS = (1.02, 1.03, 1.05, 1.10)
 CHANGED_SHARE = 0.1
@@ -68,6 +68,10 @@ class Calibration:
     """Standard deviation between processes, as a share, of the 10th, 50th and 90th of 100 series of times."""
     left_out: int = 0
     """Series with too few processes."""
+    detectable: tuple[float, ...] = ()
+    """The change, as a share, that four of five such comparisons would show: of the 10th, 50th and 90th of 100 series."""
+    detectable_by_series: Mapping[str, float] = field(default_factory=dict)
+    """The same by the key of each series: the median over all rounds."""
     judging_version: int = JUDGING_VERSION
 
     @property
@@ -124,8 +128,28 @@ def _calibration(
     alarms = sum(words[word] for word in ALARMS)
     least, at_most = (1000 * limit for limit in limits(alarms, rows))
     other_alarms = sum(verdict.word in ALARMS for verdict in others)
+    by_series: dict[str, list[float]] = {}
+    for verdict in verdicts:
+        if verdict.series.metric == TIME and verdict.smallest_detectable is not None:
+            by_series.setdefault(verdict.series.key, []).append(verdict.smallest_detectable)
+    detectable = {key: median(values) for key, values in sorted(by_series.items())}
+    spans = tuple(quantile(list(detectable.values()), q) for q in (0.1, 0.5, 0.9)) if detectable else ()
     return Calibration(
-        way, rounds, n, rows, dict(words), alarms, at_most, least, len(others), other_alarms, power, spread, left_out
+        way,
+        rounds,
+        n,
+        rows,
+        dict(words),
+        alarms,
+        at_most,
+        least,
+        len(others),
+        other_alarms,
+        power,
+        spread,
+        left_out,
+        spans,
+        detectable,
     )
 
 

@@ -20,7 +20,7 @@ from bench.judge.statuses import Counts, judge_statuses, leading, outcome
 from bench.judge.thresholds import CROWDED, CYCLES, RULES, SPEED, TIME
 from bench.judge.totals import MassShift, Total, mass_shift, totals
 from bench.judge.values import ByGpu, Noise, Reading, Sides, read, scatter_band
-from bench.judge.verdict import Kind, Series, SideReading, Verdict, Word
+from bench.judge.verdict import Kind, Series, SideReading, Verdict, Waiting, Word
 from bench.records import Case, Run, RunState, Status, fingerprint
 
 STATUS = "status"
@@ -46,6 +46,8 @@ class Comparison:
     mass_shift: MassShift | None = None
     banners: tuple[str, ...] = ()
     """What a reader must know before any row, a sentence each."""
+    waiting: tuple[Waiting, ...] = ()
+    """Of a night with a budget: rows that were not measured, the longest waiting first."""
 
     def count(self) -> Counter[str]:
         """Rows by the reader's words."""
@@ -72,8 +74,13 @@ class _Work:
     pending: list[_Pending] = field(default_factory=list)
 
 
-def compare(first: Evidence, second: Evidence, *, noise: Mapping[str, Noise] | None = None) -> Comparison:
-    """The comparison. `noise`: by the key of a series, what earlier runs say of its spread."""
+def compare(first: Evidence, second: Evidence, *, noise: Mapping[str, Noise] | None = None, chosen: bool = False) -> Comparison:
+    """The comparison.
+
+    Args:
+        noise: by the key of a series, what earlier runs say of its spread.
+        chosen: whether the rows are here because something pointed at them, so that each stands by its own p.
+    """
     before, after = _grouped(first), _grouped(second)
     cases = {**first.cases, **second.cases}
     same_but_version = _by_identity(after.keys() - before.keys(), cases)
@@ -95,8 +102,8 @@ def compare(first: Evidence, second: Evidence, *, noise: Mapping[str, Noise] | N
             into = canary_work if second.is_canary(key[0]) else work
             into.done.append(_new(cases[key[0]], key, rows))
     _scattered(work)
-    verdicts = _settled(work)
-    canaries = _settled(canary_work)
+    verdicts = _settled(work, chosen=chosen)
+    canaries = _settled(canary_work, chosen=chosen)
     environment = compared_environments(first, second)
     shift = mass_shift(verdicts, canaries, machine_changed=bool(environment) or gpus(first) != gpus(second))
     banners = (*_banners(first, second, environment), *((shift.text,) if shift else ()))
@@ -279,12 +286,12 @@ def _scattered(work: _Work) -> None:
             entry.reading = read(replace(entry.sides, scatter=found))
 
 
-def _settled(work: _Work) -> tuple[Verdict, ...]:
+def _settled(work: _Work, *, chosen: bool) -> tuple[Verdict, ...]:
     tested = [entry for entry in work.pending if entry.reading.p is not None]
     p_values = dict(zip(map(id, tested), adjusted([entry.reading.p or 0.0 for entry in tested]), strict=True))
     verdicts = [*work.done]
     for entry in work.pending:
-        p_adjusted = p_values.get(id(entry))
+        p_adjusted = None if chosen else p_values.get(id(entry))
         reading = entry.reading.settled(p_adjusted, len(tested))
         verdicts.append(_verdict(entry, reading, p_adjusted))
     return tuple(sorted(verdicts, key=_order))

@@ -18,6 +18,7 @@ from bench.judge.changepoints import SMALLEST_STEP, ChangePoint, change_points
 from bench.judge.environment_diff import Difference, differences, environments_of
 from bench.judge.evidence import Evidence, TrialRow
 from bench.judge.screen import FLOOR, Screening, screen
+from bench.judge.sides import ASIDE
 from bench.judge.thresholds import ERROR_SHARE, absolute_floor
 from bench.judge.verdict import Series, series_key
 from bench.records import Run, RunState
@@ -82,8 +83,8 @@ class History:
 
 
 def runs_at_rest(store: Store, *, suite: str | None, last: int) -> list[Run]:
-    """The newest `last` runs that have ended, oldest first."""
-    ended = [run for run in store.runs(suite=suite) if run.state is not RunState.RUNNING]
+    """The newest `last` runs that have ended, oldest first; without those that only looked at some rows again."""
+    ended = [run for run in store.runs(suite=suite) if run.state is not RunState.RUNNING and run.reason not in ASIDE]
     return sorted(ended[:last], key=lambda run: (run.started_at, run.id))
 
 

@@ -1,14 +1,16 @@
-"""Judges a run against the nights before it: a screen of every time, confirmed by a second night; exact rules for all that has no noise.
+"""Judges a run against the nights before it: a screen of every time, and exact rules for all that has no noise.
 
 *Times.* The median of tonight's processes is screened against the last twenty nights (`bench.judge.screen`). A suspect alone is no finding:
-one value in some hundreds is beyond any limit. It is worse, or better, where last night was beyond the limit of the nights before it as
-well, and tonight is beyond that very limit, so that one odd night proves nothing. Confirming costs a day and divides the rate of false
-alarms by about ten. Where the environment has changed since those nights, it stays ambiguous: the code cannot be told from it.
+one value in some hundreds is beyond any limit. `bench.judge.confirm` measures it again beside the last good version. Where that cannot be
+done a second night has to confirm it: it is worse, or better, where last night was beyond the limit of the nights before it as well, and
+tonight is beyond that very limit, so that one odd night proves nothing. That costs a day and divides the rate of false alarms by about
+ten. Where the environment has changed since those nights, it stays ambiguous: the code cannot be told from it.
 
 *Memory, sizes, errors* are held against the night whose median is the median of all, so that neither an outlier nor yesterday's growth is
 the measure. *Statuses* are held against the last night on which the case ran.
 
-A series with fewer than ten nights is learning. One without a suspect is not called the same: a screen shows no equality.
+A series with fewer than ten nights is learning. One without a suspect is not called the same: a screen shows no equality. A night with a
+budget measures some rows and leaves others for their turn: those are told as waiting, with the night that judged them last.
 """
 
 from __future__ import annotations
@@ -22,16 +24,19 @@ from bench.judge.compare import STATUS, Comparison, is_crowded
 from bench.judge.environment_diff import compared_environments, differences, environments_of, gpus
 from bench.judge.evidence import Evidence, TrialRow
 from bench.judge.screen import FEWEST, FLOOR, Screening, Sight, screen
+from bench.judge.sides import NIGHTLY
 from bench.judge.statuses import judge_statuses, leading, outcome
 from bench.judge.thresholds import CROWDED, OTHER_GPU, RULES, SPEED, Manner, absolute_floor
 from bench.judge.totals import mass_shift, totals
 from bench.judge.values import Sides, read
-from bench.judge.verdict import Kind, Ratio, Series, SideReading, Threshold, Verdict, Word
-from bench.records import Case, RunState, Status
+from bench.judge.verdict import Kind, Ratio, Series, SideReading, Threshold, Verdict, Waiting, Word
+from bench.records import Case, Run, RunState, Status
 from bench.stats import median
 
 NIGHTS = 21
-"""Earlier runs that are looked at: a window, and the night that confirms."""
+"""Earlier nights of a series that are looked at: a window, and the night that confirms."""
+MOST_NIGHTS = 200
+"""Earlier runs that are looked at where nights have a budget, so that a series is not in each of them."""
 EXPECTED_IN = 5
 """A case that half of so many last nights had is expected."""
 
@@ -62,8 +67,11 @@ def regress(before: Evidence, tonight: Evidence) -> Comparison:
     canaries: list[Verdict] = []
     for line in _lines(before, tonight, order, cases):
         into = canaries if tonight.is_canary(line.case_key) else verdicts
-        into += _judged(line, everything)
-    verdicts += _missing(before, tonight)
+        started = {run.id: run.started_at for run in before.runs}
+        night_before = started.get(line.nights[-2][0].run_id) if len(line.nights) > 1 else None
+        into += [replace(verdict, last_judged=night_before) for verdict in _judged(line, everything)]
+    rotates = all(is_rotating(run) for run in tonight.runs)
+    verdicts += () if rotates else _missing(before, tonight)
     newest = before.runs[-1].id if before.runs else ""
     last = [row for row in before.trials if row.run_id == newest]
     yesterday = replace(
@@ -73,12 +81,23 @@ def regress(before: Evidence, tonight: Evidence) -> Comparison:
     machine_changed = bool(environment) or (bool(last) and gpus(yesterday) != gpus(tonight))
     shift = mass_shift(verdicts, canaries, machine_changed=machine_changed)
     banners = [f"the environment differs from last night's in {len(environment)} facts"] if environment else []
-    banners += [f"tonight's run {run.id[:13]} ended as {run.state}" for run in tonight.runs if run.state is not RunState.FINISHED]
+    cut_off = [run for run in tonight.runs if run.state is not RunState.FINISHED and not is_rotating(run)]
+    banners += [f"tonight's run {run.id[:13]} ended as {run.state}" for run in cut_off]
     banners += [shift.text] if shift else []
-    ordered = sorted(verdicts, key=lambda verdict: (_rank(verdict), verdict.series.case_key, verdict.series.metric))
     return Comparison(
-        before, tonight, environment, tuple(ordered), tuple(canaries), totals(verdicts), shift, tuple(banners),
+        before, tonight, environment, in_order(verdicts), tuple(canaries), totals(verdicts), shift, tuple(banners),
+        _waiting(before, tonight) if rotates else (),
     )  # fmt: skip
+
+
+def is_rotating(run: Run) -> bool:
+    """Whether a run is a night that measured as much as it had time for."""
+    return run.reason == NIGHTLY and run.state is RunState.BUDGET
+
+
+def in_order(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+    """Worse first, then what is missing, ambiguous and better; what is no news last."""
+    return tuple(sorted(verdicts, key=lambda verdict: (_rank(verdict), verdict.series.case_key, verdict.series.metric)))
 
 
 def _rank(verdict: Verdict) -> int:
@@ -97,8 +116,24 @@ def _lines(before: Evidence, tonight: Evidence, order: Mapping[str, int], cases:
         own = [row for run_id in sorted(by_run.keys() & ours) for row in by_run[run_id]]
         if own:
             earlier = tuple(by_run[run_id] for run_id in sorted(by_run.keys() - ours, key=order.__getitem__))
-            found.append(_Line(cases[case_key], case_key, arm, (*earlier, own)))
+            found.append(_Line(cases[case_key], case_key, arm, (*earlier[-NIGHTS:], own)))
     return found
+
+
+def _waiting(before: Evidence, tonight: Evidence) -> tuple[Waiting, ...]:
+    """The cases of earlier nights that tonight has no row of, the longest waiting first."""
+    started = {run.id: run.started_at for run in before.runs}
+    here = {(row.case_key, row.arm) for row in tonight.trials}
+    last: dict[tuple[str, str], TrialRow] = {}
+    for row in before.trials:
+        key = row.case_key, row.arm
+        if key not in here and not before.is_canary(row.case_key):
+            last[key] = max(last.get(key, row), row, key=lambda row: started[row.run_id])
+    found = [
+        Waiting(Series(before.cases[key[0]], key[0], STATUS, row.hard_hash, row.method_version, key[1]), started[row.run_id])
+        for key, row in last.items()
+    ]
+    return tuple(sorted(found, key=lambda one: (one.last_judged, one.series.case_key)))
 
 
 def _missing(before: Evidence, tonight: Evidence) -> list[Verdict]:
@@ -137,13 +172,18 @@ def _judged(line: _Line, evidence: Evidence) -> list[Verdict]:
     finding = judge_statuses(_counts(reference), _counts(own))
     if finding is not None:
         first, second = (SideReading(0, None, words) for words in outcomes)
-        return [Verdict(line.series(STATUS), finding.word, Kind.STATUS, finding.reason, first, second, settle=own[0].command)]
+        good = reference[0].run_id if finding.word is Word.WORSE else None
+        return [
+            Verdict(
+                line.series(STATUS), finding.word, Kind.STATUS, finding.reason, first, second, settle=own[0].command, good_run=good
+            )
+        ]
     found = []
     for metric, rule in RULES.items():
-        if metric in SPEED and line.case.device.endswith("-interpreter"):
+        if not _numbers(own, metric) or (metric in SPEED and line.case.device.endswith("-interpreter")):
             continue
         nights = [night for night in line.nights if _numbers(night, metric)]
-        if not nights or nights[-1] is not own or len(nights) < 2:
+        if len(nights) < 2:
             continue
         if metric == "compile_cold_s" and max(median(_numbers(night, metric)) for night in nights) < rule.amount:
             continue
@@ -167,9 +207,13 @@ def _exact(line: _Line, metric: str, nights: Sequence[Night], _: Evidence, outco
     reading = read(Sides(metric, line.case.workload, {"": earlier[(len(earlier) - 1) // 2]}, {"": _numbers(nights[-1], metric)}))
     first = SideReading(reading.n_first, reading.median_first, outcomes[0])
     second = SideReading(reading.n_second, reading.median_second, outcomes[1])
+    good = None
+    if reading.word is Word.WORSE and reading.median_first is not None and reading.threshold is not None:
+        most = reading.median_first + reading.threshold.relative * abs(reading.median_first)
+        good = next((night[0].run_id for night in reversed(nights[:-1]) if median(_numbers(night, metric)) <= most), None)
     return Verdict(
         line.series(metric), reading.word, Kind.VALUE, reading.reason, first, second, reading.ratio, reading.threshold,
-        effect=reading.effect, notes=reading.notes,
+        effect=reading.effect, notes=reading.notes, good_run=good,
     )  # fmt: skip
 
 
@@ -190,7 +234,19 @@ def _screened(line: _Line, metric: str, nights: Sequence[Night], evidence: Evide
         Ratio(values[-1] / first.median) if first.median else None,
         None if tonight.limit is None else Threshold(tonight.limit - 1, f"screen of {tonight.before} nights"),
         screening=str(tonight.sight), settle=nights[-1][0].command if tonight.sight is Sight.SUSPECT and word is Word.AMBIGUOUS else None,
+        good_run=_last_within(nights, values, tonight),
     )  # fmt: skip
+
+
+def _last_within(nights: Sequence[Night], values: Sequence[float], tonight: Screening) -> str | None:
+    """Of a suspect, the run of the last night that was within tonight's limit."""
+    if tonight.sight is not Sight.SUSPECT or tonight.ratio is None or tonight.limit is None:
+        return None
+    centre = values[-1] / tonight.ratio
+    for night, value in zip(reversed(nights[:-1]), reversed(values[:-1]), strict=True):
+        if (value / centre if tonight.ratio > 1 else centre / value) <= tonight.limit:
+            return night[0].run_id
+    return None
 
 
 def _moved_floor(case: Case, nights: Sequence[Night]) -> float:

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from bench.suite import Filter
 
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
+NIGHTLY = "nightly"
+"""The reason of a run that is a night."""
+CONFIRM, BISECT = "confirm", "bisect"
+"""The reasons of runs with an arm for each of several versions."""
+ASIDE = ("rerun", CONFIRM, BISECT)
+"""Reasons of runs that look at some rows again."""
 HISTORY_RUNS = 8
 """How many earlier runs of a suite are asked about the spread of its series."""
 
@@ -42,14 +48,18 @@ def find_side(store: Store, text: str, *, now: str) -> tuple[Run, ...]:
     return _candidates(store, text, now)[0]
 
 
+def is_night(run: Run) -> bool:
+    """Whether a run has all the rows that it was asked for: it came to its end, or it is a night that measures as much as it has time for.
+
+    What only looked at some rows again is none.
+    """
+    return run.reason not in ASIDE and (run.state is RunState.FINISHED or (run.state is RunState.BUDGET and run.reason == NIGHTLY))
+
+
 def nights_before(store: Store, tonight: Sequence[Run], *, most: int) -> list[Run]:
-    """The last finished runs of tonight's suite from before it, oldest first; those that only measured a row again are left out."""
+    """The last nights of tonight's suite from before it, oldest first."""
     start, ours = min(run.started_at for run in tonight), {run.id for run in tonight}
-    found = [
-        run
-        for run in store.runs(suite=tonight[0].suite)
-        if run.id not in ours and run.state is RunState.FINISHED and run.started_at < start and run.reason != "rerun"
-    ]
+    found = [run for run in store.runs(suite=tonight[0].suite) if run.id not in ours and run.started_at < start and is_night(run)]
     return found[:most][::-1]
 
 
@@ -112,7 +122,7 @@ def earlier_runs(store: Store, first: Sequence[Run], second: Sequence[Run]) -> l
     found = [
         run
         for run in store.runs(suite=second[0].suite)
-        if run.id not in sides and run.state is RunState.FINISHED and run.started_at < start
+        if run.id not in sides and run.state is RunState.FINISHED and run.started_at < start and run.reason not in ASIDE
     ]
     return found[:HISTORY_RUNS]
 

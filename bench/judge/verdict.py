@@ -12,9 +12,10 @@ from enum import StrEnum
 
 from bench.records import Case, fingerprint
 
-JUDGING_VERSION = 1
+JUDGING_VERSION = 2
 """Raised when a rule or a threshold changes what a verdict says. 1: Welch on logs of process medians, 99 % interval outside the band,
-Benjamini-Hochberg at 5 % over all rows; equivalence by two one-sided tests (90 % interval within 5 %); exact rules for memory."""
+Benjamini-Hochberg at 5 % over all rows; equivalence by two one-sided tests (90 % interval within 5 %); exact rules for memory. 2: a suspect
+of a night is decided by measuring it again in turn with the last good version, where that can be done."""
 
 
 class Word(StrEnum):
@@ -112,6 +113,35 @@ class SideReading:
 
 
 @dataclass(frozen=True, slots=True)
+class Alarm:
+    """What has changed since a series was as it should be, each in a line of words."""
+
+    since: str
+    """When the last good night began, UTC."""
+    versions: tuple[str, ...] = ()
+    """What is under test, then and now."""
+    commits: tuple[str, ...] = ()
+    """Of what is under test, newest first."""
+    more_commits: int = 0
+    """How many more there are."""
+    environment: tuple[str, ...] = ()
+    """Facts that are other now."""
+    machine: str = ""
+    """What the canaries say of it."""
+    bisect: str | None = None
+    """The command that looks for the culprit; None where there is nothing to look through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A row whose turn did not come in a night with a budget."""
+
+    series: Series
+    last_judged: str
+    """When the last night that measured it began, UTC."""
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What was found of one series on two sides. `first` is the older or the reference, `second` what is judged."""
 
@@ -143,6 +173,14 @@ class Verdict:
     notes: tuple[str, ...] = ()
     settle: str | None = None
     """The command that would settle it, where one would."""
+    good_run: str | None = None
+    """Of a nightly judgement: the last run in which the series was as it should be."""
+    last_judged: str | None = None
+    """Of a nightly judgement: when the night before this one measured it, UTC."""
+    confirmed_in: str | None = None
+    """The run in which it was measured again beside the last good version; None where it was not."""
+    alarm: Alarm | None = None
+    """Of what is worse in a night, or may be: whom to ask."""
     judging_version: int = JUDGING_VERSION
 
     @property

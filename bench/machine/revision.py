@@ -9,13 +9,14 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import bench
 from bench.errors import SelectionError
-from bench.records import RevisionItem
+from bench.records import Json, RevisionItem
 
 GIT_TIMEOUT_S = 30.0
 
@@ -26,13 +27,18 @@ _OUR_OUTPUT = re.compile(r"(^|/)(results|reports|__pycache__)/|\.(db|sqlite3?)(-
 _GIT_STATE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
 
 
+def git_variables() -> dict[str, str]:
+    """The environment in which git answers for the repository that it is asked about, in English, and takes no locks to look."""
+    variables = {name: value for name, value in os.environ.items() if name not in _GIT_STATE}
+    return {**variables, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+
+
 def _git(folder: Path, *arguments: str) -> bytes | None:
     """What git prints, or None where git is absent, refuses, or `folder` lies in no repository."""
-    variables = {name: value for name, value in os.environ.items() if name not in _GIT_STATE}
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments],
-            env={**variables, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
+            env=git_variables(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=GIT_TIMEOUT_S,
@@ -41,6 +47,17 @@ def _git(folder: Path, *arguments: str) -> bytes | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None
+
+
+def commits_between(source: Path, old: str, new: str, *, most: int) -> tuple[list[str], int]:
+    """Commits that touched `source` after `old` up to `new`, newest first: of at most `most` a line each, and how many there are.
+
+    Of what git does not know there are none.
+    """
+    folder = source if source.is_dir() else source.parent
+    listed = _git(folder, "log", "--format=%h %s", f"{old}..{new}", "--", str(source)) or b""
+    lines = listed.decode(errors="replace").splitlines()
+    return lines[:most], len(lines)
 
 
 def _file_digest(path: Path) -> bytes:
@@ -114,24 +131,31 @@ def path_revision(path: Path) -> RevisionItem:
     )
 
 
-def _package_revision(name: str) -> RevisionItem | None:
+def _package_under_test(name: str) -> UnderTest | None:
     try:
         distribution = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-    item = RevisionItem(name=name, kind="package", version=distribution.version)
-    try:
-        direct = json.loads(distribution.read_text("direct_url.json") or "{}")
-    except ValueError:
-        return item
+    direct = installed_from(name)
     commit = direct.get("vcs_info", {}).get("commit_id")
     if commit:
-        return RevisionItem(name=name, kind="package", version=distribution.version, commit=commit, dirty=False)
+        return UnderTest(RevisionItem(name=name, kind="package", version=distribution.version, commit=commit, dirty=False))
     address = urlparse(direct.get("url", ""))
     if direct.get("dir_info", {}).get("editable") and address.scheme == "file":
-        source = path_revision(Path(unquote(address.path)))
-        return RevisionItem(name, "package", distribution.version, source.commit, source.dirty, source.diff_hash)
-    return item
+        folder = Path(unquote(address.path))
+        source = path_revision(folder)
+        item = RevisionItem(name, "package", distribution.version, source.commit, source.dirty, source.diff_hash)
+        return UnderTest(item, folder.resolve())
+    return UnderTest(RevisionItem(name=name, kind="package", version=distribution.version))
+
+
+def installed_from(name: str) -> dict[str, Json]:
+    """What the installer noted of where an installed package came from (PEP 610); nothing for one from an index."""
+    try:
+        found = json.loads(importlib.metadata.distribution(name).read_text("direct_url.json") or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _repository_of(path: Path) -> Path:
@@ -140,8 +164,24 @@ def _repository_of(path: Path) -> Path:
     return path if answer is None else Path(os.fsdecode(answer.rstrip(b"\n")))
 
 
+@dataclass(frozen=True, slots=True)
+class UnderTest:
+    """One thing under test, and where it lies."""
+
+    item: RevisionItem
+    source: Path | None = None
+    """The path under test, or the folder that an editable package is installed from; None for any other package."""
+
+
 def revision(under_test: Sequence[str], *, plugins: Sequence[Path] = (), root: Path | None = None) -> tuple[RevisionItem, ...]:
-    """What is under test, one item an entry.
+    """What is under test, one item an entry. Arguments and errors as of `things_under_test`."""
+    return tuple(found.item for found in things_under_test(under_test, plugins=plugins, root=root))
+
+
+def things_under_test(
+    under_test: Sequence[str], *, plugins: Sequence[Path] = (), root: Path | None = None
+) -> tuple[UnderTest, ...]:
+    """What is under test with where it lies, one an entry.
 
     Args:
         under_test: names of installed packages, or paths; relative ones start at the suite's folder or else at its repository.
@@ -153,7 +193,7 @@ def revision(under_test: Sequence[str], *, plugins: Sequence[Path] = (), root: P
     not installed is an item without a version, because its rows will say `unavailable`.
     """
     base = (root or Path.cwd()).resolve()
-    items: dict[str, RevisionItem] = {}
+    items: dict[str, UnderTest] = {}
     if not under_test:
         sources = [_repository_of(base), *(_repository_of(plugin.resolve()) for plugin in plugins)]
         for source in dict.fromkeys(sources):
@@ -162,22 +202,22 @@ def revision(under_test: Sequence[str], *, plugins: Sequence[Path] = (), root: P
             # A whole folder that is no repository may be somebody's home: nobody asked to read all of it.
             loose = source.is_dir() and _git(source, "rev-parse", "--show-toplevel") is None
             item = RevisionItem(name=source.name, kind="path") if loose else path_revision(source)
-            items.setdefault(item.name, item)
+            items.setdefault(item.name, UnderTest(item, source))
         # What git tracks is in its repository's item; the rest git would not tell us of.
         loose_plugins = [plugin for plugin in plugins if not _tracked(plugin.resolve())]
         return (*items.values(), *_plugin_items(loose_plugins, set(items)))
     folder = base if base.is_dir() else base.parent
     starts = (folder, _repository_of(folder))
     for entry in dict.fromkeys(under_test):
-        found = _package_revision(entry) if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", entry) else None
+        found = _package_under_test(entry) if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", entry) else None
         if found is None:
             paths = (start / Path(entry).expanduser() for start in starts)
-            found = next((path_revision(path) for path in paths if path.exists()), None)
+            found = next((UnderTest(path_revision(path), path.resolve()) for path in paths if path.exists()), None)
         if found is None and ("/" in entry or entry.startswith((".", "~"))):
             raise SelectionError(
                 f"under_test: there is no file or folder {entry!r} (relative paths start at the suite's folder or at its repository)"
             )
-        items[entry] = found or RevisionItem(name=entry, kind="package")
+        items[entry] = found or UnderTest(RevisionItem(name=entry, kind="package"))
     return (*items.values(), *_plugin_items(plugins, set(items)))
 
 
@@ -185,7 +225,7 @@ def _tracked(path: Path) -> bool:
     return _git(path.parent, "ls-files", "--error-unmatch", "--", path.name) is not None
 
 
-def _plugin_items(plugins: Sequence[Path], taken: set[str]) -> list[RevisionItem]:
+def _plugin_items(plugins: Sequence[Path], taken: set[str]) -> list[UnderTest]:
     """The contents of each plug-in: it is measured whatever else is under test. Of equal names the later ones get their folder's."""
     found = []
     for plugin in dict.fromkeys(plugin.resolve() for plugin in plugins):
@@ -193,7 +233,7 @@ def _plugin_items(plugins: Sequence[Path], taken: set[str]) -> list[RevisionItem
         if name in taken:
             name = f"{plugin.parent.name}/{plugin.name}"
         taken.add(name)
-        found.append(_outside_git(plugin, name))
+        found.append(UnderTest(_outside_git(plugin, name), plugin))
     return found
 
 

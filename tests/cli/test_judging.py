@@ -214,7 +214,7 @@ def test_markdown_stays_below_sixty_kilobytes_and_hostile_names_stay_text(bench:
     text = bench("compare", "a", "b", "--format", "markdown", "--db", path).out
     assert len(text.encode()) <= 60_000
     assert "rows more do not fit here" in text
-    for format_ in ("markdown", "text", "json", "junit"):
+    for format_ in ("markdown", "text", "json", "junit", "html"):
         out = bench("compare", "a", "b", "--format", format_, "--db", path).out
         assert "\x1b" not in out
         assert "<img" not in out or format_ in ("text", "json")
@@ -497,7 +497,14 @@ def test_alarms_are_counted_on_runs_of_one_revision_and_refused_on_others(
     within, _, between = json.loads(capsys.readouterr().out)
     assert (within["rows"], within["processes"], within["alarms"], between["rounds"]) == (160, 5, 0, 1)
     assert show_alarms(["aa 1"], str(path), as_json=False) == 0
-    assert "within run" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "within run" in text
+    assert "alarms in 480 judged rows of all metrics, at most" in text
+    stored(path, "five", five(seed=9), started_at="2026-01-03T00:00:00+00:00")
+    assert show_alarms(["good", "five"], str(path), as_json=True) == 0
+    said = capsys.readouterr()
+    assert [one["way"] for one in json.loads(said.out)] == ["between"]
+    assert "only compared with the others" in said.err
     stored(path, "other", ten, revision=())
     with pytest.raises(SelectionError, match="revisions"):
         show_alarms(["aa 1", "other"], str(path), as_json=True)

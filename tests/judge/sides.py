@@ -32,18 +32,19 @@ def trials(
 ) -> list[TrialRow]:
     """One row a time; other metrics by keyword, one number for all rows or one for each."""
     made = environment or factories.environment()
+    hard_hash, environment_id, case_key = _hashes(made, of)
     rows = []
     for index, time_s in enumerate(times):
         others = {name: value if isinstance(value, int | float) else value[index] for name, value in medians.items()}
         rows.append(
             TrialRow(
                 run_id=run_id,
-                case_key=of.key,
+                case_key=case_key,
                 arm=arm,
                 status=status,
                 reason=None if status is Status.OK else f"because it is {status}",
-                environment_id=made.hard_hash + made.soft_hash,
-                hard_hash=made.hard_hash,
+                environment_id=environment_id,
+                hard_hash=hard_hash,
                 method_version=method_version,
                 gpu=gpu,
                 medians={"time_s": time_s, **others} if status is Status.OK else {},
@@ -52,6 +53,19 @@ def trials(
             )
         )
     return rows
+
+
+_known: dict[str, tuple[str, str]] = {}
+
+
+def _hashes(environment: Environment, of: Case) -> tuple[str, str, str]:
+    """Hashes of an environment, and of it and a case; each computed once, since tests make rows by the ten thousand."""
+    name, case_name = repr(environment), repr(of)
+    if name not in _known:
+        _known[name] = environment.hard_hash, environment.hard_hash + environment.soft_hash
+    if case_name not in _known:
+        _known[case_name] = of.key, ""
+    return *_known[name], _known[case_name][0]
 
 
 def evidence(

@@ -1,0 +1,60 @@
+"""Notices nights that should have been and were not: a job that never started tells nobody."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from bench.judge.sides import NIGHTLY
+from bench.records import Run, RunState
+
+UNFINISHED, ABSENT = "did not come to its end", "did not run since"
+LATE = 1.5
+"""Intervals between two nights from which on at least one is missing."""
+SHOWN = 3
+
+
+def missed_nights(runs: Sequence[Run], tonight: Run, *, every_s: float) -> list[str]:
+    """What to say of nights of tonight's suite that did not come to an end, or did not begin, since the last whole one.
+
+    Args:
+        runs: of any suite and reason; those of the suite with the reason of a night count.
+        every_s: how far apart nights are meant to be.
+
+    Where tonight is no night itself there is nothing to say.
+    """
+    if tonight.reason != NIGHTLY:
+        return []
+    nights = sorted(
+        (run for run in runs if run.suite == tonight.suite and run.reason == NIGHTLY and run.started_at < tonight.started_at),
+        key=lambda run: run.started_at,
+    )
+    whole = [run for run in nights if run.state in (RunState.FINISHED, RunState.BUDGET)]
+    last = whole[-1].started_at if whole else ""
+    broken = [run for run in nights if run.started_at > last]
+    said = [f"the night of {run.started_at[:16]} {UNFINISHED} (run {run.id[:13]} is {run.state})" for run in broken[:SHOWN]]
+    began = [run.started_at for run in nights if run.started_at >= last] + [tonight.started_at]
+    for before, after in itertools.pairwise(began):
+        missing = _missing(before, after, every_s)
+        if missing:
+            days = ", ".join(moment[:10] for moment in missing[:SHOWN]) + (", …" if len(missing) > SHOWN else "")
+            said.append(f"{len(missing)} night{'s' if len(missing) > 1 else ''} {ABSENT} {before[:16]}: {days}")
+    return said
+
+
+def is_missed(sentence: str) -> bool:
+    """Whether a sentence is one of those."""
+    return UNFINISHED in sentence or ABSENT in sentence
+
+
+def _missing(before: str, after: str, every_s: float) -> list[str]:
+    """When nights should have begun between two that did."""
+    start, end, step = datetime.fromisoformat(before), datetime.fromisoformat(after), timedelta(seconds=every_s)
+    found = []
+    if (end - start) > LATE * step:
+        moment = start + step
+        while moment < end - step / 2:
+            found.append(moment.isoformat())
+            moment += step
+    return found
