@@ -124,6 +124,8 @@ class Implementation:
     """The file that declares it."""
     tolerance: float | None = None
     """Largest relative root mean square error of outputs and gradients, where it computes something else on purpose."""
+    builds: tuple[str, ...] = ()
+    """Operators of a library that are compiled once on a machine, before any trial that needs them."""
 
     def declared_refusal(self, case: Case) -> str | None:
         """Why this implementation, by its own declaration, does not run the case; None where it does."""
@@ -190,6 +192,7 @@ def implementation(
     proof: Mapping[str, Any] | None = None,
     refuses: Sequence[str] = (),
     tolerance: float | None = None,
+    builds: Sequence[str] = (),
     workload: str | None = None,
 ) -> Callable[[Callable[[Any], Any]], Implementation]:
     """Declares the decorated builder as one way to fill the slot that its folder names (`workload` says it where there is no folder).
@@ -201,6 +204,7 @@ def implementation(
         refuses: patterns of library messages that mean `unsupported` and not `failed`.
         tolerance: relative root mean square error up to which outputs and gradients count as right, for what computes something else
             on purpose (a quantized layer). Without it the rule of `bench.worker.check` holds, which grants rounding only.
+        builds: operators that `bench.worker.build` knows how to compile; one that cannot be makes the row `unavailable`.
 
     Raises TypeError for a string where a list belongs, for an unknown word, for a pattern that is no regular expression, and for a
     tolerance that is no number above 0.
@@ -210,6 +214,7 @@ def implementation(
     checked_dtypes = _texts("dtypes", dtypes, tuple(DTYPES))
     checked_passes = tuple(Pass(name) for name in _texts("passes", passes, tuple(Pass)))
     checked_refuses = _expressions("refuses", refuses)
+    checked_builds = _texts("builds", builds)
     if tolerance is not None and (isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not tolerance > 0):
         raise TypeError(f"tolerance takes a number above 0, not {tolerance!r}")
 
@@ -229,6 +234,7 @@ def implementation(
             description=doc.strip().split("\n\n")[0].replace("\n", " "),
             source=inspect.getsourcefile(builder) or "",
             tolerance=tolerance,
+            builds=checked_builds,
         )
 
     return decorate
@@ -268,6 +274,8 @@ class Bound:
     """The same call, which also tells the name of each of its phases when that begins; for what one call does in several."""
     holdings: Callable[[], Mapping[str, Sequence[torch.Tensor]]] | None = None
     """What it holds between calls, for the attribution of its peak: `parameters`, `gradients`, `optimizer_states`."""
+    close: Callable[[], None] | None = None
+    """Called when the trial has asked all that it wants to know: removes what would outlive the process, such as files."""
     observe: Callable[[Any], Mapping[str, torch.Tensor]] | None = None
     """Makes named outputs, untimed, of what `forward` returned, where that is none; only in passes that do not differentiate."""
 
@@ -309,6 +317,13 @@ class Workload(ABC):
     def seen_by(self, case: Case, slot: str) -> Case:
         """The case as the implementation in a slot sees it, to be held against what that declares. The case itself by default."""
         return case
+
+    def imports(self, case: Case) -> tuple[str, ...]:
+        """Modules that every trial of the case imports, whatever fills its slots: a run with many trials may import them once for all.
+
+        None by default.
+        """
+        return ()
 
     def watched(self, spec: Any) -> frozenset[str]:
         """Slots whose proof patterns are judged: all by default, fewer where names cannot tell them apart."""

@@ -203,6 +203,16 @@ PEAK_CAUSES = (
 )
 """What a peak consists of, and in words."""
 
+COLLECTIVES = {
+    "all_reduce": "sums that every rank gets",
+    "all_gather": "the gathering of all ranks' parts",
+    "reduce_scatter": "sums of which each rank gets its part",
+    "reduce": "sums that one rank gets",
+    "broadcast": "sending to all ranks",
+    "all_to_all": "exchanges of parts between all ranks",
+}
+"""Kinds of collectives, and in words what they do."""
+
 METRICS: Mapping[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -241,6 +251,19 @@ METRICS: Mapping[str, Metric] = {
         Metric("weight_bytes", "byte", "lower", "what the converted layer holds: weights, scales and all", finding=True),
         Metric("state_bytes", "byte", "lower", "what the optimizer keeps, on the device and off it", finding=True),
         Metric("state_host_bytes", "byte", "lower", "the part of state_bytes that lies in host or managed memory", finding=True),
+        Metric("gradient_bytes", "byte", "lower", "gradients that a rank holds between backward and update", finding=True),
+        Metric(
+            "master_bytes",
+            "byte",
+            "lower",
+            "the copy of the weights that a rank updates, in more bits than they have",
+            finding=True,
+        ),
+        Metric(
+            "host_resident_bytes", "byte", "lower", "host memory that the process has in use after the timed steps", finding=True
+        ),
+        Metric("host_pinned_bytes", "byte", "lower", "the part of it that torch has page-locked (CUDA)", finding=True),
+        Metric("disk_bytes", "byte", "lower", "files that the process keeps states in", finding=True),
         Metric("state_bytes_per_parameter", "byte", "lower", "state_bytes by the number of parameters", finding=True),
         Metric(
             "loss_gap",
@@ -268,7 +291,27 @@ METRICS: Mapping[str, Metric] = {
         ),
         Metric("gradient_nonfinite_share", "ratio", "lower", "share of them that are infinite or not a number", finding=True),
         Metric("loss_scale", "count", "none", "by which losses are multiplied before the backward", finding=True),
+        Metric("accuracy", "ratio", "higher", "share of right answers on data that was not trained on", finding=True),
         Metric("skipped_steps", "count", "lower", "steps that dynamic loss scaling left out after an overflow", finding=True),
+        *(
+            Metric(
+                f"{phase}_peak_{counted}bytes", "byte", "lower", f"highest {words} during the {phase} of a step, residents included"
+            )
+            for phase in ("forward", "backward", "optimizer")
+            for counted, words in (("", "live tensor bytes"), ("reserved_", "bytes that the caching allocator held (CUDA)"))
+        ),
+        *(
+            Metric(f"{collective}_bytes", "byte", "lower", f"what a rank puts into {words} in one step")
+            for collective, words in COLLECTIVES.items()
+        ),
+        Metric("communicated_bytes", "byte", "lower", "what a rank puts into all collectives in one step"),
+        Metric("communication_s", "s", "lower", "time of one step in which a collective was under way on this rank"),
+        Metric(
+            "exposed_communication_share",
+            "ratio",
+            "lower",
+            "share of a step in which a collective was under way on this rank and nothing was computed",
+        ),
         Metric("forward_s", "s", "lower", "the forward and the loss within one training step, in a pass of its own"),
         Metric("backward_s", "s", "lower", "the backward within one training step, in a pass of its own"),
         Metric("optimizer_s", "s", "lower", "clipping and update within one training step, in a pass of its own"),

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 from bench.errors import HarnessError
+from bench.machine import scrub
 from bench.records import Reply, Status
 from bench.run import ranks
 from bench.run.supervisor import End, Outcome
@@ -95,10 +96,13 @@ def _of_ranks(outcome: Outcome, directory: Path, world_size: int, timeout_s: flo
     phases = {rank: read_phases(directory, rank) for rank in range(world_size)}
     if all(reply is not None and reply.status is Status.OK for reply in replies.values()):
         return ranks.combine({rank: reply for rank, reply in replies.items() if reply is not None}, phases)
-    rank, returncode = ranks.culprit(outcome, replies, phases, read_failures(directory))
+    stacks = {rank: ranks.read_stack(directory, rank) for rank in range(world_size)}
+    rank, returncode = ranks.culprit(outcome, replies, phases, read_failures(directory), stacks)
     reply = replies[rank]
     if reply is None:
         reply = _without_reply(outcome, returncode, phases[rank], directory, timeout_s, who=f"rank {rank}")
+        if outcome.end is End.TIMEOUT and stacks[rank]:
+            reply = dataclasses.replace(reply, reason=f"{reply.reason}, at {scrub(stacks[rank][0])}")
     else:
         _demand_handover(phases[rank], reply.phase, reply.reason or "")
     reason = reply.reason or ""

@@ -13,7 +13,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -127,6 +127,22 @@ def device_lock(
         yield True
     finally:
         os.close(descriptor)  # and with it the lock: no child has a copy
+
+
+@contextlib.contextmanager
+def device_locks(
+    lock_names: Sequence[str],
+    *,
+    run_id: str,
+    command: str,
+    wait: bool = True,
+    waiting: Callable[[str], None] = lambda _text: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[bool]:
+    """`device_lock` of several devices, taken in this order: GPUs by their numbers everywhere, so that no two runs wait for each other."""
+    with contextlib.ExitStack() as stack:
+        locks = (device_lock(name, run_id=run_id, command=command, wait=wait, waiting=waiting, stop=stop) for name in lock_names)
+        yield all(stack.enter_context(lock) for lock in locks)
 
 
 @contextlib.contextmanager

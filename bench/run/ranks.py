@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from bench.records import METRICS, Measurement, Reply, Status
 from bench.run.supervisor import End, Outcome
@@ -24,6 +26,16 @@ _GRAVITY = (
 
 _PEER_LOST = "PeerLostError"
 """What a rank says that failed only because another one was gone."""
+
+_CONNECTION_LOST = re.compile(
+    r"Connection (closed by peer|reset by peer|refused)|Broken pipe|Read timeout|remote process (exited|has terminated)"
+    r"|NCCL.*(remote error|connection closed)|DistBackendError"
+)
+"""The same in the words of gloo and NCCL, where it was the subject's own collective that found the other one gone."""
+
+_FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
+_WAITS = re.compile(r"/torch/distributed/|/deepspeed/comm/")
+"""Files whose code waits for other ranks. A wait below C++, as in DistributedDataParallel's backward, is not told from computing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +82,37 @@ def combine(replies: Mapping[int, Reply], phases: Mapping[int, Sequence[Phase]])
     return Answer(reply, None, tuple(phases[min(replies)]))
 
 
+def read_stack(directory: Path, rank: int) -> tuple[str, ...]:
+    """Where a rank's main thread stood when it was ended by TERM, `file:line in function`, innermost first; nothing where it was not."""
+    try:
+        text = (directory / f"stack.{rank}").read_text(errors="replace")
+    except FileNotFoundError:
+        return ()
+    frames: list[str] = []
+    for line in text.splitlines():
+        if line.startswith(("Thread ", "Current thread ")):
+            frames = []  # the main thread is told last
+        elif found := _FRAME.match(line):
+            frames.append(f"{found[1]}:{found[2]} in {found[3]}")
+    return tuple(frames)
+
+
+def _waits(stack: Sequence[str]) -> bool:
+    """Whether a rank stood in code that waits for other ranks."""
+    return any(_WAITS.search(frame) for frame in stack[:3])
+
+
 def culprit(
     outcome: Outcome,
     replies: Mapping[int, Reply | None],
     phases: Mapping[int, Sequence[Phase]],
     failures: Sequence[RankFailure],
+    stacks: Mapping[int, Sequence[str]] | None = None,
 ) -> tuple[int, int]:
     """The rank that decides a trial which did not end well, and its return code.
 
     First a rank that died without a reply, as the launcher saw it; then the gravest reply, the earliest among equals; then, on a
-    time-out, the rank that lags behind: the others wait for it.
+    time-out, the rank that lags behind: the others wait for it. Of ranks in one phase it is the one that does not stand in a collective.
     """
     if outcome.end is End.BY_ITSELF:
         for failure in failures:
@@ -90,9 +123,11 @@ def culprit(
 
         def gravity(rank: int) -> tuple[bool, int, float]:
             reached = phases[rank]
-            victim = (bad[rank].error_type or "").endswith(_PEER_LOST)
+            lost = (bad[rank].error_type or "").endswith(_PEER_LOST) or _CONNECTION_LOST.search(bad[rank].reason or "") is not None
+            victim = lost and bad[rank].status is Status.FAILED
             return victim, _GRAVITY.index(bad[rank].status), reached[-1].t if reached else 0.0
 
         return min(bad, key=gravity), 0
     silent = [rank for rank, reply in replies.items() if reply is None]
-    return min(silent, key=lambda rank: (len(phases[rank]), rank)), outcome.ended_as.returncode
+    stood = stacks or {}
+    return min(silent, key=lambda rank: (len(phases[rank]), _waits(stood.get(rank, ())), rank)), outcome.ended_as.returncode

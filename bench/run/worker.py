@@ -13,6 +13,7 @@ from bench.errors import DeviceError, HarnessError
 from bench.machine import ConditionsSampler, Device
 from bench.machine.conditions import memory_available
 from bench.records import Case, Json, Protocol, Reply, Request, Status, Trial, dump
+from bench.run.builds import Builds
 from bench.run.classify import KilledEarly, classify
 from bench.run.folders import FolderError
 from bench.run.forkserver import ForkServer, ServerDied, cache_variables, server_environment
@@ -65,6 +66,7 @@ class Worker:
         self._weights = weights
         self._stop = stop
         self._notice = notice
+        self._builds = Builds(folder, plugins, stop=stop, notice=notice)
         self._server: ForkServer | None = None
         self._server_changes: dict[str, str] = {}
         self._compiled: set[str] = set()
@@ -139,6 +141,11 @@ class Worker:
         doing. After that it is a row, or one such trial would stop every run.
         """
         trouble = ""
+        absent = self._builds.trouble(trial.case, self.variables(trial))
+        if self._stop():
+            return None
+        if absent is not None:
+            return Measured(Answer(Reply(Status.UNAVAILABLE, absent), None, ()), None, {}, "", 0.0)
         for _chance in range(2):
             directory = self._prepare(trial, protocol, seed)
             sampler = ConditionsSampler(self._device)

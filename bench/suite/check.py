@@ -198,7 +198,8 @@ class Checker:
         return search.get("axis") == axis.name if search.get("axis") in searchable(workload) else axis.type is int
 
     def _search(self, search: Search, workload: Workload, sweep: Mapping[str, Any], exclude: Sequence[Mapping[str, Any]]) -> None:
-        axes = {name: axis for name, axis in sweep_axes(workload, self.catalogue).items() if name in searchable(workload)}
+        known = sweep_axes(workload, self.catalogue)
+        axes = {name: known.get(name) or dimension_axis(name) for name in searchable(workload)}
         name = search.axis
         if name not in axes:
             bad = unknown_word("whole number to search", name, list(axes))
@@ -331,9 +332,14 @@ class _Reported(Exception):
     """A condition whose mistake is already among the problems."""
 
 
+SEARCHED_DIMS = ("layers",)
+"""Fields of a model shape that any whole number makes a model of, so that they can be searched."""
+
+
 def searchable(workload: Workload) -> list[str]:
-    """The parameters that can be searched: whole numbers that every case has."""
-    return [param.name for param in workload.params if param.type is int and param.only_where is None]
+    """What can be searched: parameters that are whole numbers in every case, and the number of a model's layers."""
+    params = [param.name for param in workload.params if param.type is int and param.only_where is None]
+    return [*params, *(name for name in SEARCHED_DIMS if name in workload.dims)]
 
 
 def collected(problems: Sequence[Problem]) -> SuiteError:

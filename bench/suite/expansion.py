@@ -227,7 +227,8 @@ def _params(chosen: Mapping[str, Any], workload: Workload, axes: Mapping[str, Ax
     params: dict[str, Scalar] = {}
     shape = chosen.get("model")
     if isinstance(shape, _Shape):
-        params |= {"model": shape.label, **shape.dims}
+        searched = {name: chosen[name] for name in shape.dims if name in chosen}
+        params |= {"model": shape.label, **shape.dims, **searched}
     for param in workload.params:
         if param.only_where and params.get(param.only_where[0]) != param.only_where[1]:
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -66,11 +67,20 @@ class DeviceSide(Protocol):
 
 
 def open_device(request: Request) -> DeviceSide:
-    """The device of the request's case; nothing is initialised yet. Raises Unsupported for several GPUs."""
+    """The device of the request's case; nothing is initialised yet. Of several ranks each has the GPU of its own number.
+
+    Raises Unsupported where there are fewer GPUs than ranks, or where the run has locked another GPU than the first.
+    """
     if request.case.device == "cuda":
-        if request.case.world_size > 1:
-            raise Unsupported("several GPUs in one trial are not supported yet")
         from bench.worker.device_cuda import CudaSide
 
-        return CudaSide(request.device_index, request.device_uuid, request.case.dtype)
+        if request.case.world_size == 1:
+            return CudaSide(request.device_index, request.device_uuid, request.case.dtype)
+        seen = torch.cuda.device_count()
+        if seen < request.case.world_size:
+            raise Unsupported(f"{request.case.world_size} ranks need a GPU each; torch sees {seen}")
+        if request.device_index != 0:
+            raise Unsupported("ranks take the GPUs from the first on: measure with --device cuda:0")
+        rank = int(os.environ["LOCAL_RANK"])
+        return CudaSide(rank, request.device_uuid if rank == 0 else None, request.case.dtype)
     return CpuSide(request.threads, request.case.dtype, times=request.case.device == "cpu")

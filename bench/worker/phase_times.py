@@ -14,6 +14,7 @@ import torch
 
 from bench.records import METRICS, Measurement
 from bench.worker.step import Step
+from bench.worker.team import Alone, Team
 
 FEWEST_CALLS = 3
 MOST_CALLS = 20
@@ -62,14 +63,18 @@ class StreamMarks:
         return _added((name, begin.elapsed_time(end) * 1e-3) for (name, begin), (_, end) in pairs)
 
 
-def phase_times(step: Step, marks: Callable[[], Marks]) -> tuple[Measurement, ...]:
-    """`<phase>_s` of each phase that the subject tells, one sample a call; nothing where it tells none."""
+def phase_times(step: Step, marks: Callable[[], Marks], team: Team | None = None) -> tuple[Measurement, ...]:
+    """`<phase>_s` of each phase that the subject tells, one sample a call; nothing where it tells none.
+
+    Ranks make as many calls as the first one: a call may wait for all of them.
+    """
+    team = team or Alone()
     phased = step.bound.phased
     if phased is None:
         return ()
     calls: list[dict[str, float]] = []
     spent_s = 0.0
-    while len(calls) <= FEWEST_CALLS or (spent_s < ENOUGH_S and len(calls) <= MOST_CALLS):
+    while team.agree(len(calls) <= FEWEST_CALLS or (spent_s < ENOUGH_S and len(calls) <= MOST_CALLS)):
         step.prepare()
         of_call = marks()
         kept = phased(step.inputs, of_call.mark)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -15,11 +17,20 @@ from bench.worker.trial import run_trial
 
 
 def main(directory: Path) -> int:
-    """Joins the group and runs the trial. What the subject did is in the reply; an exit code of 0 means that there is one."""
+    """Joins the group and runs the trial. What the subject did is in the reply; an exit code of 0 means that there is one.
+
+    A rank that is ended by TERM, as on a time-out, leaves in `stack.<rank>` where it stood: of ranks that wait for one another that
+    tells which one kept the others.
+    """
     request = load_json(Request, (directory / "request.json").read_bytes())
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    stack = (directory / f"stack.{rank}").open("w")
+    faulthandler.register(signal.SIGTERM, file=stack, all_threads=True, chain=True)
+    faulthandler.enable()
     torch.distributed.init_process_group(
-        "gloo",  # a trial on several GPUs is refused, as a row, once it has begun
+        # Host memory and devices each have their own: what ranks only agree on never waits for a device.
+        # NCCL begins with the first collective on a device, when the trial has chosen one.
+        "cpu:gloo,cuda:nccl" if request.case.device == "cuda" else "gloo",
         init_method="env://",
         rank=rank,
         world_size=world_size,

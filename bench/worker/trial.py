@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,10 @@ from bench.records import (
 )
 from bench.worker import check, proof, saved, timing
 from bench.worker.attribution_trace import explain_peak
+from bench.worker.communication import communication
 from bench.worker.compiles import compile_state
 from bench.worker.device import DeviceSide, WrongDeviceError, open_device
+from bench.worker.phase_peaks import phase_peaks
 from bench.worker.phase_times import phase_times
 from bench.worker.phases import PhaseLog
 from bench.worker.refusals import DisagreesError, classify, first_line, out_of_memory
@@ -135,7 +138,7 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team)
     device.initialise()
     findings.runtime.update(device.runtime())
     limit = case.params.get(MEMORY_LIMIT_PARAM)
-    with device.limited_memory(protocol, limit if isinstance(limit, int) else None):
+    with device.limited_memory(protocol, limit if isinstance(limit, int) else None), ExitStack() as closing:
         phases.enter("inputs")
         torch.manual_seed(request.seed + team.rank)
         generator = device.generator(request.seed + team.rank)
@@ -150,6 +153,8 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team)
         findings.add("build_s", (time.perf_counter() - start - (imports.seconds - imported),))
         findings.add("import_s", (imports.seconds,))
         del parameters
+        if bound.close is not None:
+            closing.callback(bound.close)
 
         phases.enter("first_call")
         step, first_s = _first_call(bound, inputs, case.pass_, device, generator)
@@ -176,6 +181,14 @@ def _look_further(
 
     def peak() -> None:
         measurements, facts = device.peak(step)
+        findings.measurements.extend(measurements)
+        findings.conditions.update(facts)
+
+    def peaks_of_phases() -> None:
+        findings.measurements.extend(phase_peaks(step))
+
+    def communicate() -> None:
+        measurements, facts = communication(step)
         findings.measurements.extend(measurements)
         findings.conditions.update(facts)
 
@@ -213,6 +226,9 @@ def _look_further(
         phases.enter("saved")
     if request.verify:
         spared("attribution", explain)
+    step.clear()
+    _spared(peaks_of_phases, "phase_peaks", findings, device, step)
+    _spared(communicate, "communication", findings, device, step)
     _spared(tell, "findings", findings, device, step)
     spared("measured_check", compare)
     if request.verify:
@@ -287,7 +303,7 @@ def _time(request: Request, phases: PhaseLog, findings: Findings, device: Device
     if retries is not None:
         findings.conditions["allocator_retries_while_sampling"] = (device.allocator_retries() or 0) - retries
     phases.enter("phases")
-    findings.measurements.extend(phase_times(step, device.marks))
+    findings.measurements.extend(phase_times(step, device.marks, team))
     findings.add("time_s", samples.seconds, calls_per_sample=calls, note=samples.note())
     findings.measurements.extend(timer.measurements())
     findings.conditions.update(

@@ -10,7 +10,7 @@ import pytest
 from bench.records import Measurement, Reply, Result, Status
 from bench.run import RunSummary
 from bench.run.forkserver import Ended
-from bench.run.ranks import combine, culprit
+from bench.run.ranks import combine, culprit, read_stack
 from bench.run.supervisor import End, Outcome
 from bench.run.traces import Phase, RankFailure
 from tests.run.laboratory import QUICK, Laboratory, marked
@@ -68,9 +68,11 @@ def test_a_rank_that_is_killed_is_crashed_and_named(rows: dict[str, Result]) -> 
 
 @pytest.mark.slow
 def test_a_rank_that_hangs_is_a_timeout_and_named(rows: dict[str, Result]) -> None:
+    """The first one waits for it in a collective, in the same phase: where each stood tells which of them keeps the other."""
     row = rows["second_rank_hangs"]
     assert (row.status, row.rank) == (Status.TIMEOUT, 1), row.reason
-    assert "rank 1 was in phase build" in (row.reason or "")
+    assert "rank 1 was in phase first_call, at " in (row.reason or "")
+    assert (row.reason or "").endswith("in attention")
 
 
 @pytest.mark.slow
@@ -111,6 +113,31 @@ def test_a_rank_that_lost_its_peer_is_never_the_culprit_beside_one_that_has_a_re
     assert culprit(_outcome(), {0: lost, 1: own}, phases, [])[0] == 1
     oom = dataclasses.replace(own, status=Status.OOM)
     assert culprit(_outcome(), {0: own, 1: oom}, phases, [])[0] == 1
+
+
+def test_the_words_of_a_broken_connection_do_not_make_a_rank_the_culprit() -> None:
+    lost = Reply(Status.FAILED, "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1234")
+    own = Reply(Status.FAILED, "ArithmeticError: not on my rank", error_type="ArithmeticError")
+    phases = {0: _reached("a"), 1: _reached("a", "b", "c")}
+    assert culprit(_outcome(), {0: lost, 1: own}, phases, [])[0] == 1
+    assert culprit(_outcome(), {0: lost, 1: lost}, phases, [])[0] == 0
+
+
+def test_of_ranks_in_one_phase_the_one_outside_a_collective_is_the_culprit(tmp_path: Path) -> None:
+    text = """Thread 0x00007f01 (most recent call first):
+  File "/lib/threading.py", line 10 in wait
+
+Current thread 0x00007f02 (most recent call first):
+  File "/site-packages/torch/distributed/distributed_c10d.py", line 3004 in all_reduce
+  File "/somewhere/plugin.py", line 7 in attention
+"""
+    (tmp_path / "stack.0").write_text(text)
+    (tmp_path / "stack.1").write_text(text.replace("/site-packages/torch/distributed/distributed_c10d.py", "/somewhere/slow.py"))
+    stacks = {rank: read_stack(tmp_path, rank) for rank in range(3)}
+    assert stacks[0][0] == "/site-packages/torch/distributed/distributed_c10d.py:3004 in all_reduce"
+    assert stacks[2] == ()
+    phases = dict.fromkeys(range(2), _reached("started", "handover", "first_call"))
+    assert culprit(_outcome(End.TIMEOUT), {0: None, 1: None}, phases, [], stacks)[0] == 1
 
 
 def test_on_a_timeout_the_rank_that_lags_behind_is_the_culprit() -> None:

@@ -9,6 +9,7 @@
     bf16_amp           fp32      fp32        -        bf16          as it is
     bf16_pure          bf16      bf16        -        bf16          as it is
     bf16_master        bf16      bf16        fp32     bf16          as it is
+    fp16_master        fp16      fp16        fp32     fp16          times a power of 2 that grows, and shrinks after an overflow
 
 Optimizer states follow the weights, or the master copy where there is one. `amp` is torch.autocast: it casts each weight on the way into
 a product and computes there in 16 bits, while norms and the stream between the layers stay fp32. fp16 has no numbers below 6e-8: a
@@ -64,6 +65,7 @@ NUMERICS: Mapping[str, Numerics] = MappingProxyType(
         "bf16_amp": Numerics("fp32", "bf16", autocast=True),
         "bf16_pure": Numerics("bf16", "bf16"),
         "bf16_master": Numerics("bf16", "bf16", master="fp32"),
+        "fp16_master": Numerics("fp16", "fp16", master="fp32", scaling="dynamic", scale=DYNAMIC_SCALE),
     }
 )
 """By the names of the files here. A parent without torch reads them too: what the other slots are asked for depends on it."""

@@ -6,6 +6,8 @@ model still learn the same thing? The slots are filled by the very files that ar
     attention, rms_norm, rope, swiglu, linear_cross_entropy, linear, optimizer     one part of the model or of the step each
     compile, checkpointing, adaptation, qat                                        changes of the model
     precision                                                                      dtypes and loss scaling, see `precision/__init__.py`
+    sharding                                                                       what ranks share, see `sharding/__init__.py`
+    offloading                                                                     what leaves the device, see `offloading/__init__.py`
 
 A step: gradients let go, forward, loss and backward of each micro-batch, clipping, update. It is timed whole, on the same batch; its
 phases can be timed apart. The weights change from call to call, as they do in training. Resident between two steps are weights, states
@@ -30,9 +32,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bench.declare import Bound, Implementation, Param, Pick, SlotKind, Workload
 from bench.records import Case, Check, Cost, Pass, Proof, Scalar
 from bench.workloads.precision import NUMERICS, Numerics
-from bench.workloads.train_step._architectures import windows
+from bench.workloads.train_step._architectures import ARCHITECTURES, windows
 from bench.workloads.train_step._flops import model_flops
 from bench.workloads.train_step._spec import PACKINGS, DecoderShape, TrainStepSpec
+from bench.workloads.train_step._zero import ZERO_PARAMS, zero_options
 
 if TYPE_CHECKING:
     import torch
@@ -59,8 +62,10 @@ class TrainStep(Workload):
         "precision": SlotKind.MODEL,
         "adaptation": SlotKind.MODEL,
         "qat": SlotKind.MODEL,
+        "sharding": SlotKind.MODEL,
+        "offloading": SlotKind.MODEL,
     }
-    params = (
+    params: ClassVar[tuple[Param, ...]] = (
         Param("seq_len", int, minimum=2, description="tokens per sequence"),
         Param("batch", int, default=1, minimum=1, description="sequences of a micro-batch"),
         Param(
@@ -88,6 +93,7 @@ class TrainStep(Workload):
         ),
         Param("lr", float, default=1e-4, minimum=0.0, description="learning rate"),
         Param("data_seed", int, default=0, minimum=0, description="of the source that the tokens come from"),
+        *ZERO_PARAMS,
     )
     dims = DIMS
     passes = (Pass.STEP,)
@@ -105,6 +111,8 @@ class TrainStep(Workload):
         "precision": "bf16_pure",
         "adaptation": "full",
         "qat": "none",
+        "sharding": "none",
+        "offloading": "none",
     }
     shorthands: ClassVar[Mapping[str, tuple[str, ...]]] = {"layers": ("rms_norm", "rope", "swiglu", "linear_cross_entropy")}
     dtype_slot = "precision"
@@ -138,6 +146,7 @@ class TrainStep(Workload):
             data_seed=int(params["data_seed"]),
             dtype=case.dtype,
             fills=tuple(sorted(case.subject.items())),
+            zero=zero_options(params),
         )
 
     def seen_by(self, case: Case, slot: str) -> Case:
@@ -149,6 +158,11 @@ class TrainStep(Workload):
             return dataclasses.replace(case, dtype=numerics.updated)
         dtype = numerics.weights if slot in OF_THE_WEIGHTS else numerics.compute
         return dataclasses.replace(case, dtype=dtype, pass_=Pass.FORWARD_BACKWARD)
+
+    def imports(self, case: Case) -> tuple[str, ...]:
+        """The family's modelling module of transformers, which takes seconds to import; nothing for a family that is refused."""
+        family = ARCHITECTURES.get(str(case.params["architecture"]))
+        return () if family is None else (f"transformers.models.{family.module}.modeling_{family.module}",)
 
     def cost(self, spec: TrainStepSpec, pass_: Pass) -> Cost:
         """Model FLOPs and real tokens, see `_flops.py`; no least bytes, which would be those of an optimizer's states mostly."""
@@ -179,7 +193,7 @@ class TrainStep(Workload):
 
         seed = parameters["seed"]
         step = assemble(spec, built, int(seed), seed.device)
-        return Bound(step, prepare=step.prepare, phased=step.phased, holdings=lambda: holdings(step))
+        return Bound(step, prepare=step.prepare, phased=step.phased, holdings=lambda: holdings(step), close=step.driver.close)
 
     def reference(
         self, spec: TrainStepSpec, inputs: Mapping[str, torch.Tensor], parameters: Mapping[str, torch.Tensor]
@@ -219,10 +233,14 @@ class TrainStep(Workload):
         return numerics_facts(step)
 
     def watched(self, spec: TrainStepSpec) -> frozenset[str]:
-        """Slots whose kernels can be told by name within a whole step: none of the model's where it is compiled."""
+        """Slots whose kernels can be told by name within a whole step: none of the model's where it is compiled.
+
+        ZeRO's stage 3 puts a product of its own in the place of torch's linear, which forgets the weight between forward and backward.
+        """
         if spec.filled_with("compile") != "none":
             return frozenset({"optimizer", "linear_cross_entropy"})
-        return frozenset(slot for slot, kind in self.slots.items() if kind is not SlotKind.MODEL)
+        patched = {"linear", "linear_cross_entropy"} if spec.filled_with("sharding") == "zero3" else set()
+        return frozenset(slot for slot, kind in self.slots.items() if kind is not SlotKind.MODEL and slot not in patched)
 
     def proofs(self, spec: TrainStepSpec, bound: Bound) -> Mapping[str, Proof]:
         """What the state of the step says of its slots."""

@@ -5,6 +5,7 @@ norms, mlps    replace modules, so that what follows finds the linear layers whe
 linear, qat    convert the linear layers, those below adapters too
 checkpointing  wraps each layer as it then is
 compile        traces all of it
+sharding       shares the whole among ranks, with the update
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from bench.declare import Implementation, Unsupported
 from bench.workloads.optimizer._recipe import OptimizerSpec
 from bench.workloads.precision import Numerics
 from bench.workloads.train_step._change import kept_apart
+from bench.workloads.train_step._driver import Parts
 from bench.workloads.train_step._fill import Filler
 from bench.workloads.train_step._model import ADAPTERS_AFTER, INTERFACE, make_model, modeling
 from bench.workloads.train_step._spec import TrainStepSpec
 from bench.workloads.train_step._step import TrainingStep
-from bench.workloads.train_step._update import Update
 
 if TYPE_CHECKING:
     import torch
@@ -35,6 +36,8 @@ def assemble(spec: TrainStepSpec, implementations: Mapping[str, Implementation],
 
     _refuse_what_cannot_go_together(implementations)
     numerics: Numerics = implementations["precision"].builder(spec)
+    sharding = implementations["sharding"].builder(spec)
+    seed = sharding.common_seed(seed, device)
     model = make_model(spec, seed, device, numerics.weights, INTERFACE)
     filler = Filler(spec, numerics, implementations, model)
     filler.attention()
@@ -46,16 +49,14 @@ def assemble(spec: TrainStepSpec, implementations: Mapping[str, Implementation],
     filler.linears()
     for slot in ("qat", "checkpointing", "compile"):
         model = changes[slot](model)
-    learned = [weight for weight in model.parameters() if weight.requires_grad]
     recipe = implementations["optimizer"].builder(OptimizerSpec(dtype=numerics.updated, lr=spec.lr))
     declared = [*(implementation.tolerance for implementation in implementations.values()), getattr(recipe, "tolerance", None)]
+    parts = Parts(spec, numerics, model, filler.loss(), recipe, implementations["offloading"].builder(spec), device)
     return TrainingStep(
         spec,
         numerics,
         implementations,
-        model,
-        filler.loss(),
-        Update(numerics, learned, recipe, spec.clip_norm),
+        sharding.drive(parts),
         changes=changes,
         algorithm=getattr(recipe, "algorithm", "adamw"),
         tolerance=max((tolerance for tolerance in declared if tolerance is not None), default=None),

@@ -25,7 +25,8 @@ def numerics_facts(step: TrainingStep) -> dict[str, Scalar]:
         "numerics_states": _joined(_state_names(step.update.optimizer.state)),
         "numerics_compute": step.numerics.compute,
         "numerics_loss_scaling": step.numerics.scaling,
-        "learned_parameters": sum(weight.numel() for weight in step.update.learned),
+        "learned_parameters": sum(getattr(weight, "ds_numel", weight.numel()) for weight in step.update.learned),
+        **step.driver.facts(),
     }
     return {name: fact for name, fact in found.items() if fact is not None}
 

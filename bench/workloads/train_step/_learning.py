@@ -12,6 +12,9 @@ orders. tolerance: the widest that an implementation declares, since an update t
 about it. In bf16 all this is some 0.002 to 0.03 nats, where attention without its causal mask is 0.07 to 0.09 off, and a learning
 rate 20 % too high 0.007 to 0.08 (0.08 where the family learns fast).
 
+Where ranks share a step, each gets its own part of every batch, and plain PyTorch gets the whole as that many more micro-batches: the same
+gradient, if it is a mean over ranks.
+
 The gap to fp32 at the end of the curve is a finding (`loss_gap`), no fault: losing accuracy may be the very thing to be shown.
 """
 
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bench.records import Check
@@ -75,15 +78,16 @@ def small_spec(spec: TrainStepSpec) -> TrainStepSpec:
 
 def compare_learning(step: TrainingStep, generator: torch.Generator) -> tuple[list[Check], float | None]:
     """The checks, and the gap of the loss to fp32 over the last steps (nats; None where it is not finite)."""
-    spec = step.spec
-    device = step.update.learned[0].device
+    driver = step.driver
+    spec = dataclasses.replace(step.spec, accumulation=step.spec.accumulation * driver.ranks)
+    device = driver.parts.device
     batches = [{name: tensor.to(device) for name, tensor in make_batch(spec, generator).items()} for _ in range(STEPS)]
 
     def plain(numerics: Numerics, shaken: int | None = None) -> list[float]:
         made = PlainStep(spec, numerics, step.implementations["adaptation"], step.algorithm, step.seed, device, shaken=shaken)
         return [made(batch) for batch in batches]
 
-    losses = [float(step(batch)["loss"]) for batch in batches]
+    losses = [driver.mean(step(part_of(batch, driver.rank, driver.ranks))["loss"]) for batch in batches]
     alike = plain(step.numerics)
     noise = max(distance(plain(step.numerics, seed), alike) for seed in SHAKES)
     in_fp32 = alike if step.numerics == FP32 else plain(FP32)
@@ -91,7 +95,17 @@ def compare_learning(step: TrainingStep, generator: torch.Generator) -> tuple[li
     error = distance(losses, alike)
     limit = 2.0 * plain_error + FLOOR * in_fp32[0] + (step.tolerance or 0.0) * (max(in_fp32) - min(in_fp32))
     gap = sum(losses[-LAST:]) / LAST - sum(in_fp32[-LAST:]) / LAST
-    return [_curve_check(losses, alike, error, plain_error, limit)], gap if math.isfinite(gap) else None
+    found = _curve_check(losses, alike, error, plain_error, limit)
+    if not driver.judged and found.error is not None:
+        found = dataclasses.replace(found, passed=True, limit=None, detail=f"told and not judged: {found.detail}")
+    return [found], gap if math.isfinite(gap) else None
+
+
+def part_of(batch: Mapping[str, torch.Tensor], rank: int, ranks: int) -> dict[str, torch.Tensor]:
+    """One rank's micro-batches of a batch for all of them; what has no sequences of its own (positions) is everybody's."""
+    rows = batch["input_ids"].shape[0] // ranks
+    mine = slice(rank * rows, (rank + 1) * rows)
+    return {name: tensor[mine] if tensor.shape[0] == rows * ranks else tensor for name, tensor in batch.items()}
 
 
 FP32 = Numerics("fp32", "fp32")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 def holdings(step: TrainingStep) -> dict[str, list[torch.Tensor]]:
     """The tensors that a step leaves behind, by cause."""
+    own = step.driver.holdings()
+    if own is not None:
+        return {cause: list(tensors) for cause, tensors in own.items()}
     weights = [*step.model.parameters(), *step.model.buffers()]
     learned = (*step.update.learned, *step.update.masters)
     return {
@@ -47,7 +51,11 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 def memory_findings(step: TrainingStep) -> dict[str, float]:
     """weight_bytes of the whole model; state_bytes; on a device with memory of its own the part of them that lies off it; saved_bytes
     of one micro-batch, where hooks see it. Lets go of the gradients first: beside all activations there need be no room for them.
+    Where ranks or an engine hold the tensors they say themselves what that is.
     """
+    if not step.driver.whole:
+        seen = step.driver.whole_weights and not kept_apart(step.changes)
+        return step.driver.findings() | ({"saved_bytes": float(saved_in_a_step(step))} if seen else {})
     step.update.clear_gradients()
     states, on_host = state_bytes(step.update.optimizer)
     on_device = step.model.lm_head.weight.device.type != "cpu"
@@ -56,14 +64,40 @@ def memory_findings(step: TrainingStep) -> dict[str, float]:
         "state_bytes": float(states),
         **({"state_host_bytes": float(on_host)} if on_device else {}),
         **({"saved_bytes": float(saved_bytes(step))} if not kept_apart(step.changes) else {}),
+        **step.driver.findings(),
     }
 
 
 def saved_bytes(step: TrainingStep) -> int:
     """Bytes that autograd keeps after the forward of one micro-batch, weights excluded; storages count once and whole."""
+    with step.running(), _saving(step) as kept:
+        loss = step.micro_loss(next(iter(step.micro_batches(step.inputs))), unheard)
+        total = sum(kept.values())
+    del loss
+    return total
+
+
+def saved_in_a_step(step: TrainingStep) -> int:
+    """The same where a forward cannot stay without its backward, nor that without its update: of the first micro-batch of a whole step."""
+    totals = []
+
+    def begin(phase: str) -> None:
+        if phase == "backward":
+            totals.append(sum(kept.values()))
+
+    with _saving(step) as kept:
+        step.phased(step.inputs, begin)
+    return totals[0]
+
+
+@contextlib.contextmanager
+def _saving(step: TrainingStep) -> Iterator[dict[int, int]]:
+    """Fills address to bytes of what is saved within the block."""
     import torch
 
-    own = {weight.untyped_storage().data_ptr() for weight in step.model.parameters()}
+    weights = step.driver.holdings()
+    known = weights["parameters"] if weights is not None else step.model.parameters()
+    own = {tensor.untyped_storage().data_ptr() for tensor in known}
     kept: dict[int, int] = {}
 
     def pack(tensor: torch.Tensor) -> Any:
@@ -72,8 +106,5 @@ def saved_bytes(step: TrainingStep) -> int:
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor.detach()  # the tensor itself may be the node's own output: a cycle that is never freed
 
-    with step.running(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        loss = step.micro_loss(next(iter(step.micro_batches(step.inputs))), unheard)
-        total = sum(kept.values())
-    del loss
-    return total
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        yield kept

@@ -32,6 +32,21 @@ class DecoderShape:
 
 
 @dataclass(frozen=True, slots=True)
+class ZeroOptions:
+    """What of DeepSpeed's section `zero_optimization` a suite sets; what is not here stays as DeepSpeed has it. Buckets in elements."""
+
+    reduce_bucket: int
+    gather_bucket: int
+    overlap_comm: str
+    """`on`, `off`, or `default`: on in stage 3, off else."""
+    contiguous_gradients: bool
+    prefetch_bucket: int
+    """Weights fetched ahead of use; of stage 3."""
+    persistence_threshold: int
+    """Weights up to this size are not partitioned; of stage 3."""
+
+
+@dataclass(frozen=True, slots=True)
 class TrainStepSpec:
     """One step over `accumulation` micro-batches of `batch` sequences of `seq_len` tokens.
 
@@ -60,6 +75,8 @@ class TrainStepSpec:
     """In which is computed."""
     fills: tuple[tuple[str, str], ...]
     """Slot and implementation, of every slot."""
+    zero: ZeroOptions | None = None
+    """None: DeepSpeed's defaults."""
 
     def __post_init__(self) -> None:
         if (self.packing == "packed") != (self.documents is not None):

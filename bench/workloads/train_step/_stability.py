@@ -22,10 +22,12 @@ def gradient_findings(step: TrainingStep) -> dict[str, float]:
     """Of one more forward and backward on the last batch, whose gradients are thrown away.
 
     gradient_zero_share, gradient_subnormal_share and gradient_nonfinite_share of the numbers; gradient_norm, of all weights and unscaled,
-    where it is finite; loss_scale; skipped_steps, of all steps so far.
+    where it is finite; loss_scale; skipped_steps, of all steps so far. Where a rank has but a part of the gradients, the last two alone.
     """
     import torch
 
+    if not step.driver.whole:
+        return {"loss_scale": step.update.scale, "skipped_steps": float(step.update.skipped_steps)}
     with step.running():
         step.differentiate(step.inputs, unheard)
     smallest = torch.finfo(torch_dtype(step.numerics.compute)).tiny

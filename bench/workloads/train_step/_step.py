@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bench.declare import Implementation, torch_dtype
+from bench.declare import Implementation
 from bench.workloads.precision import Numerics
+from bench.workloads.train_step._driver import Driver
 from bench.workloads.train_step._spec import TrainStepSpec
-from bench.workloads.train_step._update import Update
 
 if TYPE_CHECKING:
     import torch
@@ -32,9 +32,7 @@ class TrainingStep:
         spec: TrainStepSpec,
         numerics: Numerics,
         implementations: Mapping[str, Implementation],
-        model: Any,
-        loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-        update: Update,
+        driver: Driver,
         *,
         changes: Mapping[str, Any],
         algorithm: str,
@@ -46,8 +44,10 @@ class TrainingStep:
         self.spec = spec
         self.numerics = numerics
         self.implementations = implementations
-        self.model = model
-        self.update = update
+        self.model = driver.parts.model
+        self.driver = driver
+        """Runs the forward, the backward and the update."""
+        self.update = driver.update
         self.changes = changes
         """What the builders of the slots that change the model returned."""
         self.algorithm = algorithm
@@ -55,7 +55,6 @@ class TrainingStep:
         self.tolerance = tolerance
         """The widest that an implementation or the optimizer declares; None where all must compute what plain PyTorch computes."""
         self.seed = seed
-        self._loss = loss
         self._modeling = modeling
         self._rotation = rotation
         self.inputs: Mapping[str, torch.Tensor] = {}
@@ -81,26 +80,18 @@ class TrainingStep:
         self.inputs = inputs
         self.update.clear_gradients()
         losses = []
-        for micro_batch in self.micro_batches(inputs):
-            begin("forward")
-            loss = self.micro_loss(micro_batch, begin) / self.spec.accumulation
-            begin("backward")
-            self.update.scaled(loss * self.spec.loss_weight).backward()
+        for index, micro_batch in enumerate(self.micro_batches(inputs), start=1):
+            with self.driver.micro_batch(last=index == self.spec.accumulation):
+                begin("forward")
+                loss = self.micro_loss(micro_batch, begin) / self.spec.accumulation
+                begin("backward")
+                self.driver.backward(loss * self.spec.loss_weight)
             losses.append(loss.detach())
         return sum(losses[1:], losses[0])
 
     def micro_loss(self, micro_batch: Mapping[str, torch.Tensor], begin: Callable[[str], None]) -> torch.Tensor:
         """Mean over the labels of one micro-batch; differentiable. Only within `running`."""
-        import torch
-
-        device = micro_batch["input_ids"].device.type
-        cast = torch.autocast(device, torch_dtype(self.numerics.compute)) if self.numerics.autocast else contextlib.nullcontext()
-        with cast:
-            hidden = self.model.model(
-                input_ids=micro_batch["input_ids"], position_ids=micro_batch["position_ids"], use_cache=False
-            ).last_hidden_state
-        begin("loss")
-        return self._loss(hidden, micro_batch["labels"])
+        return self.driver.forward(micro_batch, begin)
 
     def micro_batches(self, inputs: Mapping[str, torch.Tensor]) -> Iterator[dict[str, torch.Tensor]]:
         """Views of the step's inputs; positions are the same for all."""

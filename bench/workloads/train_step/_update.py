@@ -24,6 +24,7 @@ class Update:
     ) -> None:
         import torch
 
+        self.numerics = numerics
         self.learned = learned
         self.masters: list[torch.Tensor] = []
         if numerics.master is not None:
@@ -40,6 +41,16 @@ class Update:
 
     def _count(self, *_: Any) -> None:
         self._made += 1
+
+    @property
+    def scales_dynamically(self) -> bool:
+        return self.scaler is not None and self.scaler.is_enabled()
+
+    def outside_the_optimizer(self) -> tuple[int, int]:
+        """How many of the tensors that are to be updated the optimizer does not have, and how many there are."""
+        updated = self.masters or self.learned
+        held = {id(weight) for group in self.optimizer.param_groups for weight in group["params"]}
+        return sum(id(weight) not in held for weight in updated), len(updated)
 
     @property
     def skipped_steps(self) -> int:

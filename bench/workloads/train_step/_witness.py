@@ -8,6 +8,7 @@ Python of ours is called within them: what stands in the model then counts as wh
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 from bench.records import Proof
@@ -23,18 +24,22 @@ def proofs(step: TrainingStep) -> dict[str, Proof]:
     counts: Counter[str] = Counter()
     compiled = step.implementations["compile"].name != "none"
     handles = [] if compiled else _count(step.model, counts)
+    learned: set[str] = set()
     try:
         with step.running():
-            step.differentiate(step.inputs, unheard)
+            with step.driver.noting_learners(learned):
+                step.differentiate(step.inputs, unheard)
             computed_in = _product_dtype(step)
     finally:
         for handle in handles:
             handle.remove()
-    evidence = _evidence(step, counts, compiled)
-    step.update.clear_gradients()
+    evidence = _evidence(step, counts, compiled, learned)
+    step.driver.drop_gradients()
     found = {slot: _judged(change.proof(evidence)) for slot, change in step.changes.items() if isinstance(change, Change)}
     found["precision"] = _judged(_numerics_missing(step, computed_in))
     found["optimizer"] = _judged(_states_missing(step))
+    if step.implementations["sharding"].name != "none":
+        found["sharding"] = _judged(step.driver.missing())
     if not compiled:
         found["attention"] = _judged(_uncalled(step, counts, "attention", step.spec.shape.layers))
         found["linear"] = _judged(_linears_uncalled(step, counts))
@@ -78,16 +83,16 @@ def _linears(layer: Any) -> list[tuple[str, Any]]:
     ]
 
 
-def _evidence(step: TrainingStep, counts: Counter[str], compiled: bool) -> Evidence:
+def _evidence(step: TrainingStep, counts: Counter[str], compiled: bool, learned: Container[str]) -> Evidence:
     import torch
 
-    named = list(step.model.named_parameters())
+    names = [name for name, _ in step.model.named_parameters()]
     return Evidence(
         model=step.model,
         accumulation=step.spec.accumulation,
         runs=None if compiled else tuple(counts[f"attention.{index}"] for index in range(step.spec.shape.layers)),
-        learned=tuple(name for name, weight in named if weight.grad is not None),
-        frozen=tuple(name for name, weight in named if weight.grad is None),
+        learned=tuple(name for name in names if name in learned),
+        frozen=tuple(name for name in names if name not in learned),
         compiled_frames=int(torch._dynamo.utils.counters["frames"]["ok"]) if compiled else 0,
     )
 
@@ -100,6 +105,8 @@ def _product_dtype(step: TrainingStep) -> torch.dtype:
 
     from bench.declare import torch_dtype
 
+    if (told := step.driver.product_dtype()) is not None:
+        return told
     numerics, weight = step.numerics, step.model.lm_head.weight.detach()[:1]
     cast = torch.autocast(weight.device.type, torch_dtype(numerics.compute)) if numerics.autocast else contextlib.nullcontext()
     with cast:
@@ -109,7 +116,7 @@ def _product_dtype(step: TrainingStep) -> torch.dtype:
 def _numerics_missing(step: TrainingStep, computed_in: torch.dtype) -> str | None:
     from bench.declare import torch_dtype
 
-    numerics, update = step.numerics, step.update
+    numerics, update = step.update.numerics, step.update
     if computed_in != torch_dtype(numerics.compute):
         return f"products come out in {computed_in}"
     head = step.model.lm_head.weight.dtype
@@ -117,18 +124,15 @@ def _numerics_missing(step: TrainingStep, computed_in: torch.dtype) -> str | Non
         return f"weights are {head}"
     if numerics.master is not None and {master.dtype for master in update.masters} != {torch_dtype(numerics.master)}:
         return f"no {numerics.master} copy of the weights"
-    if (numerics.scaling == "dynamic") != (update.scaler is not None and update.scaler.is_enabled()):
+    if (numerics.scaling == "dynamic") != update.scales_dynamically:
         return "losses are not scaled as said"
     return None
 
 
 def _states_missing(step: TrainingStep) -> str | None:
     """An optimizer of tensors without a state has never stepped over them. SGD without momentum would have none."""
-    update = step.update
-    updated = update.masters or update.learned
-    held = {id(weight) for group in update.optimizer.param_groups for weight in group["params"]}
-    outside = sum(id(weight) not in held for weight in updated)
-    return f"{outside} of {len(updated)} tensors that learn are not with the optimizer" if outside else None
+    outside, all_of_them = step.update.outside_the_optimizer()
+    return f"{outside} of {all_of_them} tensors that learn are not with the optimizer" if outside else None
 
 
 def _uncalled(step: TrainingStep, counts: Counter[str], part: str, layers: int) -> str | None:

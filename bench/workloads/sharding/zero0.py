@@ -1,0 +1,17 @@
+"""DeepSpeed's engine without ZeRO: every rank keeps everything."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from bench.declare import implementation
+from bench.workloads.sharding import DTYPES, ENGINE_REQUIRES, Sharding
+from bench.workloads.sharding._config import REFUSES
+
+
+@implementation(requires=ENGINE_REQUIRES, dtypes=DTYPES, passes=["step"], refuses=REFUSES)
+def zero0(spec: Any) -> Sharding:
+    from bench.workloads.sharding._engine import Engine, join
+
+    return Sharding(functools.partial(Engine, stage=0), join)
