@@ -70,6 +70,7 @@ def server_environment(threads: int, caches: Path, changes: Mapping[str, str]) -
         **cache_variables(caches),
         CLOCK_CACHE_VARIABLE: str(caches / "clock"),
         "PYTHONUNBUFFERED": "1",
+        "HF_HUB_OFFLINE": "1",  # no subject asks a hub for anything
         **changes,
     }
 

@@ -8,9 +8,9 @@ Started as `python -m bench.worker.server --fd N`, where N is its end of a socke
     server -> {"event": "refused", "message": TEXT}             the server is not fit to fork: our bug
     server -> {"event": "ended", "returncode": CODE, "survivors": [PID ...]}     negative code: killed by that signal
 
-Why fork at all: a fresh interpreter with torch costs five seconds, a fork some milliseconds. What makes it safe: the server has
-exactly one thread, has never touched CUDA, and imported nothing but the allow-list below. Both are asserted before every fork,
-because a library that starts a thread or a CUDA context at import would poison every child.
+Why fork at all: a fresh interpreter with torch costs five seconds, a fork some milliseconds. What makes it safe: the server has exactly
+one thread, has never touched CUDA, and imported nothing but the allow-list below and what a child has tried before (`preload.py`). The
+first two are asserted before every fork, because a library that starts a thread or a CUDA context at import would poison every child.
 
 The server is a subreaper: what a trial leaves behind becomes its child, and is killed before `ended` is said. When the parent dies,
 the socket ends, and so do all trials and the server.
@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bench.processes import Process, adopt_orphans, descendants, die_with_parent, end_all, flush_c_streams
+from bench.worker.preload import Preloads
 
 ALLOWED = ("torch", "torch._dynamo", "torch._inductor", "triton")
 """Imported before the first fork. Nothing else: many libraries initialise CUDA when they are imported."""
@@ -148,6 +149,7 @@ class Server:
         self._returncode: int | None = None
         # The interpreter writes a byte here when a child ends, so that one poll waits for both.
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._preloads = Preloads(_unfit)
 
     def serve(self) -> None:
         """Until the parent closes its end or dies."""
@@ -186,6 +188,8 @@ class Server:
         return bool(data)
 
     def _start(self, directory: Path, world_size: int, variables: dict[str, str]) -> None:
+        if world_size == 1:
+            self._preload(directory)
         if (unfit := _unfit()) is not None:
             self.say(event="refused", message=unfit)
             return
@@ -195,6 +199,18 @@ class Server:
             self._be_the_trial(directory, world_size, variables)
         self._trial = pid
         self.say(event="started", pid=pid)
+
+    def _preload(self, directory: Path) -> None:
+        """Imports what the trial of `directory` has in common with those before it; of plug-ins nothing."""
+        from bench.records import Request, load_json
+        from bench.worker.subject import built_in_imports
+
+        try:
+            request = load_json(Request, (directory / "request.json").read_bytes())
+        except (OSError, ValueError):
+            return  # the trial reads it too, and says what is wrong with it
+        if modules := built_in_imports(request.case):
+            self._preloads.offer(modules, request.device_index if request.case.device == "cuda" else None)
 
     def _be_the_trial(self, directory: Path, world_size: int, variables: dict[str, str]) -> NoReturn:
         code = 70
@@ -269,6 +285,8 @@ def main(arguments: list[str]) -> int:
     adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is a row; gigabytes of core files would fill the disk
     server = Server(connection)
+    # The collector would walk through all of torch a dozen times while it grows, a seventh of the start.
+    gc.disable()
     try:
         _imports()
         facts = _facts()
@@ -276,6 +294,7 @@ def main(arguments: list[str]) -> int:
         traceback.print_exc()
         server.say(event="failed", message=f"{type(error).__name__}: {error}")
         return 1
+    gc.enable()
     gc.collect()
     server.say(event="ready", facts=facts)
     server.serve()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import pkgutil
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -88,6 +89,12 @@ def import_declarations() -> None:
     """Imports all built-in workloads and implementations: light by rule, and then free for every process that is forked."""
     for found in pkgutil.walk_packages(bench.workloads.__path__, "bench.workloads."):
         importlib.import_module(found.name)
+
+
+def built_in_imports(case: Case) -> tuple[str, ...]:
+    """What every trial of the case imports, by its workload's word; nothing of workloads from outside, nor before `import_declarations`."""
+    workload: Workload | None = getattr(sys.modules.get(f"bench.workloads.{case.workload}"), "WORKLOAD", None)
+    return () if workload is None else workload.imports(case)
 
 
 def load_subject(request: Request) -> Subject:

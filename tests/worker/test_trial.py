@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,14 @@ import pytest
 from bench.declare import Workload
 from bench.errors import HarnessError
 from bench.records import Pass, Protocol, Request, Status, dump
+from bench.run.forkserver import server_environment
 from bench.worker import trial
 from bench.worker.device_cpu import CpuSide
 from bench.worker.device_cuda import require_same
+from bench.worker.launch import LAUNCH_FILE
 from bench.worker.phases import PHASES
 from bench.worker.trial import run_trial
+from tests.lending import Lender
 from tests.worker.trials import answer, attention, only, plugin, rms_norm
 
 
@@ -278,9 +280,10 @@ def test_tf32_is_no_dtype_of_a_cpu(tmp_path: Path) -> None:
     assert "tf32" in str(reply.reason)
 
 
-def test_several_gpus_are_refused_as_a_row(tmp_path: Path) -> None:
+def test_more_ranks_than_gpus_are_refused_as_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     reply = answer(tmp_path, attention("eager", device="cuda", timer="events", world_size=2))
-    assert (reply.status, reply.reason) == (Status.UNSUPPORTED, "several GPUs in one trial are not supported yet")
+    assert (reply.status, reply.reason) == (Status.UNSUPPORTED, "2 ranks need a GPU each; torch sees 1")
 
 
 class FakeGpu(CpuSide):
@@ -363,17 +366,21 @@ def test_a_plugin_that_cannot_be_imported_is_the_subjects_fault(tmp_path: Path) 
         ),
     ],
 )
-def test_two_ranks_take_the_same_samples_and_each_replies(tmp_path: Path, name: str, body: str, status: Status) -> None:
+def test_two_ranks_take_the_same_samples_and_each_replies(
+    tmp_path: Path, lender: Lender, name: str, body: str, status: Status
+) -> None:
     path = plugin(tmp_path, name, body)
     case = attention(name, world_size=2)
     protocol = Protocol(min_samples=5, max_samples=50, min_sampling_s=0.0, max_sampling_s=1.0, max_warmup_s=0.2)
     (tmp_path / "request.json").write_text(json.dumps(dump(Request(case, protocol, seed=1, threads=1, plugins=(str(path),)))))
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
-        "-m", "bench.worker.rank", str(tmp_path),
-    ]  # fmt: skip
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert ended.returncode == 0, ended.stderr
+    server = lender.borrow(tmp_path / "server.log", server_environment(1, tmp_path / "caches", {}))
+    with contextlib.closing(server):
+        assert server.start(lambda: False)
+        server.begin(tmp_path, 2)
+        ended = server.wait(120.0)
+    assert ended is not None
+    assert ended.returncode == 0, (tmp_path / "log").read_text()
+    assert not (tmp_path / LAUNCH_FILE).exists(), "a rank that has a reply ends with 0"
     replies = [json.loads((tmp_path / f"reply.{rank}.json").read_text()) for rank in (0, 1)]
     assert [reply["rank"] for reply in replies] == [0, 1]
     if status is Status.OK:

@@ -15,16 +15,17 @@ from bench.records import Case, Measurement, Protocol, Reply, Request, dump, loa
 from bench.worker.trial import run_trial
 from tests.factories import case
 
-# As the fork server does: the garbage collections of a trial need not walk through all of torch.
-gc.collect()
-gc.freeze()
-
 QUICK = Protocol(min_samples=5, max_samples=20, min_sampling_s=0.0, max_sampling_s=1.0, max_warmup_s=0.2)
 
 
 def answer(directory: Path, of: Case, *, protocol: Protocol = QUICK, plugins: tuple[Path, ...] = (), verify: bool = True) -> Reply:
-    # Tests share a process, and dynamo gives up on a function after some recompilations.
-    torch._dynamo.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # what torch imports for it is deprecated in some releases
+        # Tests share a process, and dynamo gives up on a function after some recompilations.
+        torch._dynamo.reset()
+    # As the fork server does: collections within the trial need not walk through torch and whatever else tests have imported.
+    gc.collect()
+    gc.freeze()
     request = Request(of, protocol, seed=11, threads=1, plugins=tuple(str(path) for path in plugins), verify=verify)
     (directory / "request.json").write_text(json.dumps(dump(request)))
     # A trial's own process has Python's usual filters; pytest's would turn a library's warning into an error of the subject.

@@ -35,3 +35,8 @@ def linear(subject: str, **changes: Any) -> Case:
     """A tiny case, 48 tokens of 256 features to 704; `params` are merged into the usual ones."""
     made = case(subject, params={**SHAPE, **PARAMS, **changes.pop("params", {})}, **changes)
     return dataclasses.replace(made, workload="linear", subject={"linear": subject})
+
+
+def small_enough(name: str) -> dict[str, int]:
+    """Parameters that keep a test short: a CPU multiplies float8 numbers one by one."""
+    return {"hidden_size": 128, "intermediate_size": 64, "tokens": 32} if name.startswith("float8_training") else {}

@@ -12,7 +12,7 @@ from bench.catalogue import load_catalogue, missing_requirements
 from bench.records import Case, Pass, Scalar, Status
 from tests.factories import case as any_case
 from tests.worker.trials import answer, attention, rms_norm
-from tests.workloads.linear_cases import linear
+from tests.workloads.linear_cases import linear, small_enough
 from tests.workloads.test_offload import offload
 from tests.workloads.test_optimizer import optimizer
 
@@ -27,7 +27,7 @@ CASES: dict[str, Callable[[str], Case]] = {
     "rms_norm": rms_norm,
     "matmul": tiny("matmul", m=24, n=40, k=16),
     "copy": tiny("copy", elements=1000),
-    "linear": linear,
+    "linear": lambda name: linear(name, params=small_enough(name)),
     "optimizer": optimizer,
     "offload": lambda name: offload(name, params={"bytes": 4096}),
     "cross_entropy": tiny("cross_entropy", tokens=24, vocab_size=200, ignored=0.2),
@@ -48,6 +48,7 @@ MEASURED_BY_THEIR_OWN_TESTS = {
     "compiled_chunked",
     "liger_chunked",
     "adamw_compiled",
+    "adamw_cpu_deepspeed",
     "adamw8bit_ao",
     "adamw4bit_ao",
     "adamw_fp8_ao",

@@ -14,7 +14,7 @@ from bench.declare import Unsupported
 from bench.records import Pass, Reply, Status
 from bench.workloads.linear import WORKLOAD, LinearSpec
 from tests.worker.trials import answer, only
-from tests.workloads.linear_cases import linear
+from tests.workloads.linear_cases import linear, small_enough
 
 IMPLEMENTATIONS = load_catalogue().implementations("linear")
 OUT, IN = 704, 256
@@ -59,11 +59,6 @@ def caches_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What another process compiles meanwhile must not look like a compilation of ours."""
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name))
-
-
-def small_enough(name: str) -> dict[str, int]:
-    """A CPU multiplies float8 numbers one by one."""
-    return {"hidden_size": 128, "intermediate_size": 64, "tokens": 32} if name.startswith("float8_training") else {}
 
 
 def refused(reply: Reply) -> str:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 @implementation(
     dtypes=["fp32", "tf32", "bf16", "fp16", "fp64"],
     proof={
-        "cpu": {"ops": ["^aten::bmm$", "^aten::_softmax$"], "not": ["scaled_dot_product"]},
+        "cpu": {"ops": ["^aten::bmm$", "^aten::_softmax$"], "not": ["scaled_dot_product", "^aten::baddbmm$"]},
         "cuda": {
             "ops": ["^aten::bmm$", "^aten::_softmax$"],
             # softmax_warp_forward for short rows, cunn_SoftMaxForward for long ones
             "kernels": ["(?i)softmax"],
-            "not": ["scaled_dot_product", "flash", "fmha"],
+            "not": ["scaled_dot_product", "flash", "fmha", "^aten::baddbmm$"],
         },
     },
 )

@@ -50,6 +50,26 @@ def convert(model: Any, kind: str) -> Any:
     return model
 
 
+def quantize(model: Any, kind: str) -> Any:
+    """The quantized model of a trained one that was not prepared; in place."""
+    from torchao.quantization import quantize_
+
+    quantize_(model.model.layers, base_config(kind))
+    return model
+
+
+def quantized_weights(model: Any) -> dict[str, Any]:
+    """The weights of the blocks' linear layers that are in a quantized format, by the names of the layers: torchao's own tensors."""
+    return {name: module.weight for name, module in linears(model).items() if hasattr(module.weight, "__tensor_flatten__")}
+
+
+def linears(model: Any) -> dict[str, torch.nn.Linear]:
+    """The linear layers of the blocks, prepared ones too, by their names."""
+    import torch
+
+    return {name: module for name, module in model.model.layers.named_modules() if isinstance(module, torch.nn.Linear)}
+
+
 def fake_quantized(model: Any) -> int:
     """How many linear layers of the blocks are prepared."""
     return sum(type(module).__name__ == "FakeQuantizedLinear" for module in model.model.layers.modules())
