@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# One suite on many nodes: an array whose tasks each measure one shard, on one GPU, and go on where they were cut off.
+# One suite on many nodes: an array whose tasks each measure one shard, on one GPU or several, and go on where they were cut off.
 #
 #   sbatch --array=1-8 --gpus=1 slurm/array.sh suites/attention.yaml --profile quick
+#
+# A task that has several GPUs (--gpus=4) uses them all with --gpus all among the words that follow the script.
 #
 # The array must start at 1. Everything after the script goes to `bench run`. Settings, from the environment:
 #

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
+import hypothesis
 import pytest
+
+from tests.lending import Lender
 
 
 def pytest_configure() -> None:
-    """A job in the background of a script inherits that Ctrl-C is ignored, and so would every process that a test starts."""
+    """What must stand before anything is imported or started."""
+    # A job in the background of a script inherits that Ctrl-C is ignored, and so would every process that a test starts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # In every empty cache torch would try each instruction set of this processor with the compiler again: fifteen seconds each time.
+    os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+    # How long an example takes says how busy the machine is.
+    hypothesis.settings.register_profile("bench", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+    hypothesis.settings.load_profile("bench")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -26,6 +36,20 @@ def _compile_caches_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> None
     folder = tmp_path_factory.mktemp("compiled")
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
     os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
+
+
+@pytest.fixture(scope="session")
+def lender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lender]:
+    """Real fork servers that outlive a run."""
+    made = Lender(tmp_path_factory.mktemp("lender"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def shared_server(lender: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs in this process borrow one real fork server: for tests of what a run does with trials, not of how a server lives."""
+    monkeypatch.setattr("bench.run.worker.ForkServer", lender.borrow)
 
 
 @pytest.fixture(autouse=True)

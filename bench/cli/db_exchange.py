@@ -104,9 +104,10 @@ def publish(runs: tuple[str, ...], output: Path, database: str) -> int:
 def import_(files: tuple[Path, ...], format_: str | None, database: str, as_json: bool) -> int:
     """Add what `bench db export` or another tool wrote. What is there already is left alone; a conflict is reported and kept out.
 
-    Formats: our own export, Liger-Kernel's benchmark CSV, nvbench's JSON, pytest-benchmark's JSON. Rows of other tools belong to a
-    workload of their own (`liger:rope`), are neither checked nor proved, and share no hard environment with measured ones: no comparison
-    mixes them. What the source does not tell is not known here either.
+    Formats: our own export and HTML report, Liger-Kernel's benchmark CSV, nvbench's JSON, pytest-benchmark's JSON. Rows of other tools
+    belong to a workload of their own (`liger:rope`), are neither checked nor proved, and share no hard environment with measured ones: no
+    comparison mixes them. What the source does not tell is not known here either: a report tells the median of each trial. Its runs can be
+    named by the ids that it prints.
 
     Exit code 0: all is there now; 2: a file was refused or something conflicts.
     """

@@ -133,12 +133,15 @@ def _not_measured(suite: Suite, plan: Plan) -> tuple[tuple[str, str, str, int], 
     return tuple((*key, count) for key, count in counts.items())
 
 
-def say_plan(planned: Planned) -> None:
+def say_plan(planned: Planned, *, gpus: int = 1) -> None:
     """Cases, trials and minutes, what was left out, and what will not be started, with the reason."""
     plan, suite = planned.plan, planned.suite
     without = sum(count for *_, count in planned.not_measured)
     say(f"\n{plain(suite.name)}: {plain(suite.question)}")
     say(f"  {_size(planned)}, about {spell_duration(plan.estimated_s)} ({plan.estimate_source})")
+    if gpus > 1:
+        longest_s = max(map(plan.seconds, plan.blocks))
+        say(f"  on {gpus} GPUs at the same time: about {spell_duration(max(longest_s, plan.estimated_s / gpus))}")
     _say_arms(planned)
     left_out = [f"{plan.excluded} cases by the suite's rules"] if plan.excluded else []
     left_out += [f"{plan.filtered} by --filter"] if plan.filtered else []

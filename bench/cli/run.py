@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,12 @@ if TYPE_CHECKING:
     help="auto, cuda, cuda:N, cpu, or cpu-interpreter: Triton's kernels on the CPU, for numbers and memory, without any time.  "
     "[default: auto: the first GPU, else the CPU]",
 )
+@click.option(
+    "--gpus",
+    metavar="all|N,N",
+    help="Measure on several GPUs of this node at the same time, each with blocks of its own, in one run: all, or numbers such as 0,1. "
+    "--resume goes on with those that began.",
+)
 @plugin_option
 @click.option(
     "--weights",
@@ -88,6 +95,7 @@ def run(
     dry_run: bool,
     label: str | None,
     device: str | None,
+    gpus: str | None,
     plugins: tuple[Path, ...],
     weights: Path | None,
     seed: int | None,
@@ -99,10 +107,17 @@ def run(
     """Measure suites (files, or names of files in suites/).
 
     Every trial is a fresh process and a row of its own, committed before the next one starts; Ctrl-C loses nothing. Exit code 0: every
-    planned trial has a row, or the budget is spent; 3: no row is ok; 130: interrupted.
+    planned trial has a row, or the budget is spent; 2: also where a GPU of several was lost; 3: no row is ok; 130: interrupted.
     """
+    from bench.run import find_gpus
     from bench.run.weights import demand_weights
     from bench.store import Store
+
+    if gpus is not None and device is not None:
+        raise click.UsageError("--gpus and --device both say where to measure: leave one out")
+    found = find_gpus(gpus) if gpus is not None else ()
+    if len(found) == 1:
+        device, gpus = found[0].torch_name, None
 
     if resume is not None:
         given = {"SUITE": suites, "--profile": profile, "--trials": trials, "--filter": filters, "--set": sets, "--shard": shard,
@@ -110,26 +125,29 @@ def run(
         clash = [name for name, value in given.items() if value]
         if clash:
             raise click.UsageError(
-                f"--resume takes all but --budget, --device and --report from the run itself: leave out {', '.join(clash)}"
+                f"--resume takes all but --budget, --device, --gpus and --report from the run itself: leave out {', '.join(clash)}"
             )
         if report_file is not None:
             demand_writable(report_file)
         with Store.open(database, create=False) as store:
             session = Session(store, report_file, as_json=as_json)
             session.notices()
-            session.resume(resume, device, budget, wait=not no_wait)
+            session.resume(resume, device, budget, wait=not no_wait, gpus=found)
             return session.close()
     if not suites:
         raise click.UsageError("say which suite to measure, such as suites/attention.yaml; `bench list suites` shows what there is")
-    options = _options(profile, sets, filters, trials, shard, label, device, plugins, weights, seed, no_wait)
+    device = found[0].torch_name if found else device
+    options = replace(_options(profile, sets, filters, trials, shard, label, device, plugins, weights, seed, no_wait), gpus=gpus)
     device_found, catalogue, planned = plan_all(suites, options, database)
     demand_weights([case for entry in planned for case in entry.plan.cases], catalogue, options.weights)
     if as_json and dry_run:
-        say_json({"device": device_found.name, "suites": [plan_data(entry) for entry in planned]})
+        names = [gpu.torch_name for gpu in found]
+        say_json({"device": device_found.name, "gpus": names, "suites": [plan_data(entry) for entry in planned]})
     elif not as_json:
-        say(f"device: {plain(device_found.name)}" + (f" ({device_found.torch_name})" if device_found.kind == "cuda" else ""))
+        for one in found or [device_found]:
+            say(f"device: {plain(one.name)}" + (f" ({one.torch_name})" if one.torch_name != one.kind else ""))
         for entry in planned:
-            say_plan(entry)
+            say_plan(entry, gpus=len(found) or 1)
     if dry_run:
         return 0
     if report_file is not None:
@@ -137,7 +155,7 @@ def run(
     with Store.open(database) as store:
         session = Session(store, report_file, as_json=as_json)
         session.notices()
-        session.measure(planned, device_found, catalogue, budget)
+        session.measure(planned, device_found, catalogue, budget, gpus=found)
         return session.close()
 
 

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bench.store import Store
 
 INTERRUPTED = 130
+LOST = 2
 NOTHING_OK = 3
 
 SHORT_ID = 13
@@ -43,15 +44,25 @@ class Session:
         self._runs: dict[str, None] = {}
         """Ids of all runs that have a row of ours, those that broke off included."""
         self._interrupted = False
+        self._lost = False
+        """Whether a GPU of several was lost; the others go on with the suites that follow."""
 
     def notices(self) -> None:
         """What the store has to say about itself."""
         for notice in self._store.notices:
             note(notice)
 
-    def measure(self, planned: Sequence[Planned], device: Device, catalogue: Catalogue, budget_s: float | None) -> None:
-        """All suites, the most important first; the budget is for all of them."""
-        from bench.run import execute
+    def measure(
+        self,
+        planned: Sequence[Planned],
+        device: Device,
+        catalogue: Catalogue,
+        budget_s: float | None,
+        *,
+        gpus: Sequence[Device] = (),
+    ) -> None:
+        """All suites, the most important first; the budget is for all of them. Several `gpus` measure each suite together."""
+        from bench.run import execute, execute_on_gpus
 
         began = time.monotonic()
         for position, entry in enumerate(planned):
@@ -64,22 +75,36 @@ class Session:
             if not self._as_json:
                 say(f"\nmeasuring {plain(entry.suite.name)}")
             try:
-                self._took(execute(entry.plan, entry.suite, self._store, device, catalogue, options, progress=self._progress))
+                if len(gpus) > 1:
+                    summary = execute_on_gpus(entry.plan, entry.suite, gpus, self._store, options, progress=self._progress)
+                else:
+                    summary = execute(entry.plan, entry.suite, self._store, device, catalogue, options, progress=self._progress)
+                self._took(summary)
             except KeyboardInterrupt:
                 self._interrupted = True
                 return
             except (BenchError, HarnessError, BrokenPipeError):
                 self._leave_report_beside_an_error()
                 raise
-            if self._interrupted:
+            gpus = [gpu for gpu in gpus if gpu.torch_name not in summary.lost]
+            if self._interrupted or (summary.lost and not gpus):
                 return
+            device = gpus[0] if gpus else device
 
-    def resume(self, text: str, device: str | None, budget_s: float | None, *, wait: bool) -> None:
-        """What the run `text` still lacks."""
-        from bench.run import resume
+    def resume(self, text: str, device: str | None, budget_s: float | None, *, wait: bool, gpus: Sequence[Device] = ()) -> None:
+        """What the run `text` still lacks; on the GPUs that began it where neither `device` nor `gpus` says otherwise."""
+        from bench.run import find_gpus, resume, resume_on_gpus
 
+        begun_on = self._store.find_run(text).options.get("gpus")
+        if device is None and not gpus and isinstance(begun_on, str):
+            gpus = find_gpus(begun_on)
+            device = gpus[0].torch_name
+        how: dict[str, Any] = {"budget_s": budget_s, "wait_for_lock": wait, "progress": self._progress}
         try:
-            self._took(resume(text, self._store, device=device, budget_s=budget_s, wait_for_lock=wait, progress=self._progress))
+            if len(gpus) > 1:
+                self._took(resume_on_gpus(text, gpus, self._store, **how))
+            else:
+                self._took(resume(text, self._store, device=device, **how))
         except (BenchError, HarnessError, BrokenPipeError):
             self._leave_report_beside_an_error()
             raise
@@ -88,6 +113,7 @@ class Session:
         self._summaries.append(summary)
         self._runs[summary.run_id] = None
         self._interrupted = self._interrupted or summary.exit_code == INTERRUPTED
+        self._lost = self._lost or bool(summary.lost)
         if not self._as_json:
             _say_summary(self._store, summary)
 
@@ -143,6 +169,8 @@ class Session:
             return INTERRUPTED
         if failure is not None:
             raise failure
+        if self._lost:
+            return LOST
         return 0 if any(summary.exit_code == 0 for summary in self._summaries) else NOTHING_OK
 
     def _say_json(self, written: Path | None) -> None:
@@ -160,6 +188,7 @@ class Session:
                         "rows_before": summary.before,
                         "rows": {str(status): count for status, count in summary.counts.items()},
                         "duration_s": summary.duration_s,
+                        "lost_gpus": dict(summary.lost),
                         **rows_json([stored[summary.run_id]], self._store.results([summary.run_id], include_excluded=True)),
                     }
                     for summary in self._summaries
@@ -193,6 +222,8 @@ def _say_summary(store: Store, summary: RunSummary) -> None:
     rows = f"{there} of {summary.planned} trials have a row: {status_line(results)}"
     say(f"\nrun {run.id} is {run.state} after {spell_duration(summary.duration_s)}; {rows}")
     database = database_words()
+    for name, why in summary.lost.items():
+        note(f"{name} was lost: {why}")
     if there < summary.planned or run.state is not RunState.FINISHED:
         say(f"  bench run --resume {run.id[:SHORT_ID]}{database}   goes on")
     say(f"  bench report {run.id[:SHORT_ID]}{database}         the report as one HTML file")

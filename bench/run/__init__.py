@@ -1,6 +1,7 @@
 """Plans and measures: the only room that starts workers, and that writes their rows."""
 
 from bench.run.execute import Progress, RunSummary, execute
+from bench.run.gpus import execute_on_gpus, find_gpus, resume_on_gpus
 from bench.run.locks import run_is_alive
 from bench.run.options import RunOptions, parse_shard
 from bench.run.plan import Plan, make_plan
@@ -16,9 +17,12 @@ __all__ = [
     "RunSummary",
     "describe",
     "execute",
+    "execute_on_gpus",
+    "find_gpus",
     "make_plan",
     "parse_shard",
     "rerun",
     "resume",
+    "resume_on_gpus",
     "run_is_alive",
 ]

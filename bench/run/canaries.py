@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.records import Case, Pass
+from bench.records import Case, Pass, fingerprint
 
 MATMUL_SIZE = 8192
 COPY_ELEMENTS = 2**30
@@ -44,6 +44,11 @@ def canary_cases(cases: Sequence[Case]) -> tuple[Case, ...]:
         for name, implementation, dtype, params in wanted
     ]
     return tuple(case for case in canaries if case.key not in planned)
+
+
+def canary_arm(gpu_uuid: str) -> str:
+    """The arm of a GPU's canaries where several GPUs measure one run: each measures its own, under a word that tells nobody's UUID."""
+    return f"gpu-{fingerprint(gpu_uuid)[:8]}"
 
 
 def is_canary(case: Case, workload: str) -> bool:

@@ -24,6 +24,8 @@ def run_command(options: RunOptions) -> str:
         words += ["--trials", str(options.trials)]
     if options.shard is not None:
         words += ["--shard", "{}/{}".format(*options.shard)]
+    if options.gpus is not None:
+        words += ["--gpus", options.gpus]
     if options.budget_s is not None:
         words += ["--budget", f"{options.budget_s:g}s"]
     if options.seed is not None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.errors import HarnessError, StoreError
-from bench.machine import Device, harness_version, revision, scrub_data
+from bench.errors import DeviceError, HarnessError, StoreError
+from bench.machine import Device, find_device, harness_version, revision, scrub_data
 from bench.processes import adopting_orphans
 from bench.records import Case, Reply, Result, Run, RunState, Status, Trial, TrialKey, dump, utc_now
 from bench.run.canaries import is_canary
@@ -20,7 +20,7 @@ from bench.run.commands import run_command
 from bench.run.folders import FolderError, RunFolder
 from bench.run.interrupt import stop_requests
 from bench.run.limits import above_data_sheet, invalid, unthrottled
-from bench.run.locks import device_lock, run_lock
+from bench.run.locks import device_locks, run_lock
 from bench.run.options import RunOptions
 from bench.run.order import trial_seed
 from bench.run.plan import Plan, refused
@@ -67,12 +67,16 @@ class RunSummary:
     ok_before: int = 0
     duration_s: float = 0.0
     results: tuple[Result, ...] = field(default=(), repr=False)
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """GPUs of several that did not come to the end of their part, and why."""
 
     @property
     def exit_code(self) -> int:
-        """0 done (a spent budget included) · 3 no row is ok · 130 interrupted."""
+        """0 done (a spent budget included) · 2 a GPU of several was lost · 3 no row is ok · 130 interrupted."""
         if self.state is RunState.INTERRUPTED:
             return 130
+        if self.lost:
+            return 2
         return 0 if self.ok or self.ok_before else 3
 
 
@@ -91,6 +95,7 @@ def execute(
     progress: Callable[[Progress], None] = silent,
     clock: Callable[[], float] = time.monotonic,
     resumed: Run | None = None,
+    as_part: bool = False,
     replan: Callable[[Plan], Plan] = lambda plan: plan,
 ) -> RunSummary:
     """Measures the trials of `plan`, a row each, in a new run; or those that `resumed` lacks, in that one.
@@ -101,6 +106,7 @@ def execute(
     Args:
         progress: told of every row and of every wait.
         clock: seconds; what the budget is counted by.
+        as_part: whether another process holds the run that is `resumed`, and will say how it ended.
         replan: called once nobody else can be at this run or on this device; gives the plan to follow.
     """
     from bench.store import new_id
@@ -114,20 +120,37 @@ def execute(
 
         wait = options.wait_for_lock
         # The run first, then the device, in every process: so no two wait for each other.
-        with run_lock(run_id, command=command, wait=wait, waiting=remark, stop=stop) as ours:
+        with (
+            contextlib.nullcontext(enter_result=True)
+            if as_part
+            else run_lock(run_id, command=command, wait=wait, waiting=remark, stop=stop)
+        ) as ours:
             if not ours:
                 return RunSummary(run_id, RunState.INTERRUPTED, len(plan.trials), {})
-            lock = device_lock(device.lock_name, run_id=run_id, command=command, wait=wait, waiting=remark, stop=stop)
+            names = _lock_names(device, plan)
+            lock = device_locks(names, run_id=run_id, command=command, wait=wait, waiting=remark, stop=stop)
             with lock as held:
                 if not held:
                     return RunSummary(run_id, RunState.INTERRUPTED, len(plan.trials), {})
                 # Under the locks: until a moment ago another process may have been at this run.
                 plan = replan(plan)
                 done = _rows_before(resumed, plan, store)
-                new_run = None if resumed else _new_run(run_id, plan, suite, device, options, command)
+                run = None if resumed else new_run(run_id, plan, suite, device, options, command)
                 folder = RunFolder()
                 execution = _Execution(plan, suite, store, device, catalogue, options, progress, clock, run_id, done, stop, folder)
-                return execution.run(new_run)
+                return execution.run(run, keeps_state=not as_part)
+
+
+def _lock_names(device: Device, plan: Plan) -> list[str]:
+    """Of the device, and of the GPUs that further ranks take: as many as there are, since a trial says itself that it has too few."""
+    ranks = max((trial.case.world_size for trial in plan.trials), default=1)
+    names = [device.lock_name]
+    for index in range(1, ranks if device.kind == "cuda" else 1):
+        try:
+            names.append(find_device(f"cuda:{index}").lock_name)
+        except DeviceError:
+            break
+    return names
 
 
 def _rows_before(resumed: Run | None, plan: Plan, store: Store) -> dict[TrialKey, Status]:
@@ -139,7 +162,8 @@ def _rows_before(resumed: Run | None, plan: Plan, store: Store) -> dict[TrialKey
     return {key: stored[key] for key in keys if key in stored}
 
 
-def _new_run(run_id: str, plan: Plan, suite: Suite, device: Device, options: RunOptions, command: str) -> Run:
+def new_run(run_id: str, plan: Plan, suite: Suite, device: Device, options: RunOptions, command: str) -> Run:
+    """The record of a run that begins now."""
     return Run(
         id=run_id,
         suite=suite.name,
@@ -218,17 +242,20 @@ class _Execution:
         if plan.searching is not None:
             self._shown_axes += (plan.searching.search.axis,)
 
-    def run(self, new_run: Run | None) -> RunSummary:
-        """All blocks, to the end, the budget or a signal. The run is stored once its server stands: no run without a torch."""
+    def run(self, new: Run | None, *, keeps_state: bool) -> RunSummary:
+        """All blocks, to the end, the budget or a signal. The run is stored once its server stands: no run without a torch.
+
+        `keeps_state`: whether it is ours to store how far the run came.
+        """
         began = self._clock()
         state = RunState.BROKEN
-        stored = new_run is None
+        stored = new is None
         try:
             self._start()
-            if new_run is not None:
-                self._store.add_run(new_run)
+            if new is not None:
+                self._store.add_run(new)
                 stored = True
-            else:
+            elif keeps_state:
                 self._store.finish_run(self._run_id, RunState.RUNNING, None)
             state = self._all_blocks(began)
         except HarnessError as error:
@@ -246,7 +273,7 @@ class _Execution:
                 self._folder.keep()
             else:
                 self._folder.remove()
-            if stored:
+            if stored and keeps_state:
                 self._finish(state)
         counts = Counter(row.status for row in self._rows)
         duration_s = self._clock() - began

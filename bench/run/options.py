@@ -41,6 +41,8 @@ class RunOptions:
     """Whether the machine's own cases are measured as well, on a GPU."""
     weights: str | None = None
     """The folder of real weights; `sets` hold the name of its content."""
+    gpus: str | None = None
+    """GPUs that measure the run at the same time: `all`, or numbers with commas between; None: the one that `device` names."""
 
     @property
     def suite_path(self) -> Path | None:

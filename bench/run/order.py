@@ -7,21 +7,30 @@ from collections.abc import Sequence
 
 from bench.records import Case, Trial, fingerprint
 
+Share = tuple[int, int]
+"""(I, N): the I-th of N parts, from 1."""
 
-def order(cases: Sequence[Case], trials: int, seed: int, shard: tuple[int, int] | None = None) -> tuple[Trial, ...]:
+
+def order(
+    cases: Sequence[Case], trials: int, seed: int, shard: Share | None = None, part: Share | None = None
+) -> tuple[Trial, ...]:
     """Blocks (points) in an order drawn from `seed`, the trials of each interleaved.
 
-    A shard takes every N-th block; blocks keep the numbers that they have in the whole.
+    Only those of `shard`, and of these only those of `part`; blocks keep the numbers that they have in the whole.
     """
     points: dict[str, list[Case]] = {}
     for case in cases:
         points.setdefault(case.point_key, []).append(case)
-    blocks = list(points.values())
+    # By the points and not by the seed: a series stays in its part, and so on its GPU, from one night to the next.
+    ours = sorted(points)
+    for number, parts in filter(None, (shard, part)):
+        ours = ours[number - 1 :: parts]
+    kept = set(ours)
+    blocks = list(points.items())
     random.Random(seed).shuffle(blocks)
-    part, parts = shard or (1, 1)
     ordered: list[Trial] = []
-    for block, subjects in enumerate(blocks):
-        if block % parts == part - 1:
+    for block, (point, subjects) in enumerate(blocks):
+        if point in kept:
             ordered += interleaved(subjects, trials, block)
     return tuple(ordered)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bench.records import Case, Protocol, Reply, Trial
 from bench.run.canaries import canary_cases
 from bench.run.options import RunOptions
-from bench.run.order import order
+from bench.run.order import Share, order
 from bench.run.preflight import PREFLIGHT, preflight
 from bench.run.search import Group, Searching, Statuses, next_value
 from bench.stats import median
@@ -25,6 +25,14 @@ DEFAULT_TRIAL_S = 3.0
 """Guess for a trial of which nothing is known: start, checks and warm-up of a small case, up to three seconds of samples."""
 _SERVER_START_S = 5.0
 _RUNS_LOOKED_AT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one of several GPUs measures of a run: whole blocks, and canaries of its own."""
+
+    share: Share
+    canary_arm: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +125,22 @@ def make_plan(
     *,
     store: Store | None = None,
     catalogue: Catalogue | None = None,
+    part: Part | None = None,
 ) -> Plan:
     """The plan of a suite's cases, the canaries first unless the options leave them out.
 
-    The same seed and cases give the same plan, on every machine.
+    The same seed and cases give the same plan, on every machine. With `part` only what one of several GPUs measures of it.
     With `store` minutes are guessed from earlier results; with `catalogue` cases that need no process are known and cost nothing.
     """
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     protocol = protocol_of(suite, options)
-    trials = order(expansion.cases, protocol.trials, seed, options.shard)
+    trials = order(expansion.cases, protocol.trials, seed, options.shard, part.share if part else None)
     groups = _groups(trials)
     if options.canaries and trials:
         later = max(trial.block for trial in trials) + 1
         first = order(canary_cases(expansion.cases), protocol.trials, seed)
-        trials = (*(dataclasses.replace(trial, block=later + trial.block) for trial in first), *trials)
+        arm = part.canary_arm if part else "-"
+        trials = (*(dataclasses.replace(trial, block=later + trial.block, arm=arm) for trial in first), *trials)
     searching = None
     if expansion.search is not None and trials:
         stride = max(trial.block for trial in trials) + 1
@@ -167,7 +177,7 @@ def estimate(cases: Mapping[str, Case], suite: str, store: Store | None) -> tupl
     by_case: dict[str, list[float]] = {}
     by_subject: dict[str, list[float]] = {}
     if store is not None and (runs := store.runs(suite=suite)[:_RUNS_LOOKED_AT]):
-        for result in store.results([run.id for run in runs]):
+        for result in store.results([run.id for run in runs], metrics=()):
             if result.phase == PREFLIGHT or result.duration_s is None:
                 continue
             by_case.setdefault(result.case.key, []).append(result.duration_s)

@@ -98,6 +98,7 @@ def rerun(
         filters=case_filters(case, suite),
         trials=trials if trials is not None else before.trials,
         shard=None,
+        gpus=None,
         budget_s=None,
         label=None,
         seed=None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING
 from bench.errors import DeviceError, SelectionError
 from bench.machine import Device, environment, find_device, harness_version, revision
 from bench.records import Result, Run, Trial, TrialKey
+from bench.run.canaries import canary_arm
 from bench.run.execute import Progress, RunSummary, execute, silent
 from bench.run.options import RunOptions
-from bench.run.plan import Plan, make_plan
+from bench.run.order import Share
+from bench.run.plan import Part, Plan, make_plan
 from bench.run.preflight import PREFLIGHT
 from bench.run.search import Group, Searching
 from bench.run.weights import demand_weights
@@ -22,29 +25,31 @@ from bench.run.weights import demand_weights
 if TYPE_CHECKING:
     from bench.catalogue import Catalogue
     from bench.store import Store
-    from bench.suite import Suite
+    from bench.suite import Expansion, Suite
 
 
-def resume(
-    text: str,
-    store: Store,
-    *,
-    device: str | None = None,
-    budget_s: float | None = None,
-    wait_for_lock: bool = True,
-    progress: Callable[[Progress], None] = silent,
-    clock: Callable[[], float] = time.monotonic,
-) -> RunSummary:
-    """Measures what the run `text` (id, prefix, label or `latest`) still lacks; no trial gets a second row.
+@dataclass(frozen=True, slots=True)
+class TakenUp:
+    """All that is needed to go on with a run, as its row in the database tells it."""
 
-    A block that was begun on another device starts anew: subjects of a block are compared with each other, so they must have run on
-    one device. Its old rows are excluded with the reason. Raises SelectionError where suite, workloads or what is under test have
-    changed since, SuiteError where the folder of weights has.
-    """
+    run: Run
+    suite: Suite
+    expansion: Expansion
+    catalogue: Catalogue
+    options: RunOptions
+    device: Device
+
+    def plan(self, store: Store | None, share: Share | None = None) -> Plan:
+        """Of the whole run, or of what this device has of it; minutes are guessed from earlier results in `store`."""
+        part = None if share is None else Part(share, canary_arm(self.device.uuid or self.device.torch_name))
+        return make_plan(self.suite, self.expansion, self.options, store=store, catalogue=self.catalogue, part=part)
+
+
+def take_up(run: Run, *, device: str | None = None, budget_s: float | None = None, wait_for_lock: bool = True) -> TakenUp:
+    """Raises SelectionError for an imported run, DeviceError for another kind of device, SuiteError for other weights."""
     from bench.catalogue import load_catalogue
     from bench.suite import expand, parse_filters, suite_from_data
 
-    run = store.find_run(text)
     demand_measured_here(run)
     options = dataclasses.replace(RunOptions.from_data(run.options), seed=run.seed, budget_s=budget_s, wait_for_lock=wait_for_lock)
     catalogue = load_catalogue([Path(path) for path in options.plugins])
@@ -54,14 +59,35 @@ def resume(
         raise DeviceError(f"run {run.id} measures on {run.device}, but {device or options.device} is {chosen.kind} now")
     expansion = expand(suite, catalogue, device=chosen.kind, filters=parse_filters(options.filters))
     demand_weights(expansion.cases, catalogue, options.weights)
-    plan = make_plan(suite, expansion, options, store=store, catalogue=catalogue)
-    return _go_on(run, plan, suite, store, chosen, catalogue, options, progress, clock)
+    return TakenUp(run, suite, expansion, catalogue, options, chosen)
 
 
-def demand_measured_here(run: Run) -> None:
-    """Raises SelectionError for a run that was imported: another tool measured it, and no suite of ours gives its cases."""
-    if run.reason == "import":
-        raise SelectionError(f"run {run.id} was imported from {run.suite_file}: only what bench measured can be measured again")
+def resume(
+    text: str,
+    store: Store,
+    *,
+    device: str | None = None,
+    budget_s: float | None = None,
+    wait_for_lock: bool = True,
+    share: Share | None = None,
+    progress: Callable[[Progress], None] = silent,
+    clock: Callable[[], float] = time.monotonic,
+) -> RunSummary:
+    """Measures what the run `text` (id, prefix, label or `latest`) still lacks; no trial gets a second row.
+
+    A block that was begun on another device starts anew: subjects of a block are compared with each other, so they must have run on
+    one device. Its old rows are excluded with the reason. Raises SelectionError where suite, workloads or what is under test have
+    changed since, SuiteError where the folder of weights has.
+
+    `share`: only this part of the run, for a process that holds it and has others measured elsewhere; see bench.run.gpus.
+    """
+    taken = take_up(store.find_run(text), device=device, budget_s=budget_s, wait_for_lock=wait_for_lock)
+    plan, whole = taken.plan(store), None
+    if share is not None:
+        plan, whole = taken.plan(store, share), plan
+    return _go_on(
+        taken.run, plan, taken.suite, store, taken.device, taken.catalogue, taken.options, progress, clock, whole_run=whole
+    )
 
 
 def _go_on(
@@ -74,13 +100,16 @@ def _go_on(
     options: RunOptions,
     progress: Callable[[Progress], None],
     clock: Callable[[], float],
+    *,
+    whole_run: Plan | None = None,
 ) -> RunSummary:
-    _demand_unchanged(run, suite, options)
+    """`whole_run`: where `plan` is a part of it only."""
+    demand_unchanged(run, suite, options)
 
     def replan(plan: Plan) -> Plan:
         """Under the locks: another process may have gone on with this run while we waited for it."""
-        rows = store.results([run.id], include_excluded=True)
-        if _strangers(plan, rows):
+        rows = store.results([run.id], include_excluded=True, metrics=())
+        if _strangers(whole_run or plan, rows):
             raise SelectionError(
                 f"run {run.id} has rows of cases that its suite no longer gives; a workload has changed: start a new run"
             )
@@ -89,10 +118,29 @@ def _go_on(
             store.exclude(row.id, f"its block was begun on another device and measured anew on {device.uuid or device.name}")
         return plan
 
-    return execute(plan, suite, store, device, catalogue, options, progress=progress, clock=clock, resumed=run, replan=replan)
+    as_part = whole_run is not None
+    return execute(
+        plan, suite, store, device, catalogue, options,
+        progress=progress, clock=clock, resumed=run, as_part=as_part, replan=replan,
+    )  # fmt: skip
 
 
-def _demand_unchanged(run: Run, suite: Suite, options: RunOptions) -> None:
+def demand_measured_here(run: Run) -> None:
+    """Raises SelectionError for a run that was imported: another tool measured it, and no suite of ours gives its cases."""
+    if run.reason == "import":
+        raise SelectionError(f"run {run.id} was imported from {run.suite_file}: only what bench measured can be measured again")
+    if "arms" in run.options:
+        raise SelectionError(
+            f"run {run.id} measured several versions in turn ({run.reason}): bench regress or bench bisect does it anew"
+        )
+    if "arms" in run.options:
+        raise SelectionError(
+            f"run {run.id} measured several versions in turn ({run.reason}): bench regress or bench bisect does it anew"
+        )
+
+
+def demand_unchanged(run: Run, suite: Suite, options: RunOptions) -> None:
+    """Raises SelectionError where the harness or what is under test has changed since the run began."""
     ours = harness_version()
     if run.harness_version != ours:
         raise SelectionError(f"run {run.id} was begun by version {run.harness_version}, this is {ours}: start a new run")
@@ -135,16 +183,18 @@ def _start_anew(
     A search is finished or begun anew as a whole, with all its subjects: what fits depends on the device.
     """
     finished = set(done)
-    by_point: dict[str, list[Result]] = {}
+    # By arm too: each GPU of a run has canaries of its own, and those of another one are none of ours.
+    by_place: dict[tuple[str, str], list[Result]] = {}
     for row in rows:
-        by_point.setdefault(row.case.point_key, []).append(row)
+        by_place.setdefault((row.case.point_key, row.trial.arm), []).append(row)
     trials: list[Trial] = []
     replaced: list[Result] = []
     for block in plan.blocks:
         if plan.is_searched(block[0].block):
             trials += block
             continue
-        old = by_point.get(block[0].case.point_key, [])
+        places = dict.fromkeys((trial.case.point_key, trial.arm) for trial in block)
+        old = [row for place in places for row in by_place.get(place, [])]
         attempt = _attempt(old)
         block = tuple(dataclasses.replace(trial, attempt=attempt) for trial in block)
         unfinished = any(trial.key not in finished for trial in block)

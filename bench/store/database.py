@@ -124,21 +124,28 @@ class Store:
     def add_results(self, results: Iterable[Result]) -> int:
         """Stores many results in one transaction, all or none, and returns how many were new. Rules as for `add_result`."""
         done: dict[str, set[TrialKey]] = {}
-        added: set[str] = set()
         count = 0
-        with self.ingesting() as connection:
+
+        def new_ones(connection: Connection) -> Iterator[list[Result]]:
+            nonlocal count
             for chunk in queries.chunks(results):
                 unseen = {result.run_id for result in chunk} - done.keys()
                 _require_runs(connection, unseen)
                 done.update({run_id: set(queries.load_done(connection, run_id)) for run_id in unseen})
+                # Many results share a case, and its key is a hash of all that it holds.
+                case_keys = {id(result.case): result.case.key for result in {id(one.case): one for one in chunk}.values()}
                 new = []
                 for result in chunk:
-                    key = result.trial.key
+                    trial = result.trial
+                    key = case_keys[id(trial.case)], trial.arm, trial.index, trial.attempt
                     if key not in done[result.run_id]:
                         done[result.run_id].add(key)
                         new.append(result)
-                added |= writes.insert_results(connection, new, self._known | added)
                 count += len(new)
+                yield new
+
+        with self.ingesting() as connection:
+            added = writes.insert_batches(connection, new_ones(connection), self._known)
         self._known |= added
         return count
 

@@ -26,6 +26,11 @@ class Location:
             return str(self.path)
         return self.url.set(query={}).render_as_string(hide_password=True)
 
+    @property
+    def spelled(self) -> str:
+        """With its password: for the environment of a process of ours, and for nobody's eyes."""
+        return str(self.path) if self.url is None else self.url.render_as_string(hide_password=False)
+
     def without_secrets(self, text: str) -> str:
         """`text` with every password of the URL replaced."""
         if self.url is None:

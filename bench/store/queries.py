@@ -36,6 +36,8 @@ _CHUNK = 500
 
 IMPORTED = "import"
 """The reason of a run whose rows another tool measured."""
+IN_TURN = ("confirm", "bisect")
+"""Reasons of runs that measured a few cases in several versions: nobody means one of them by `latest`."""
 
 T = TypeVar("T")
 
@@ -172,7 +174,7 @@ def load_pins(connection: Connection) -> list[Pin]:
 def find_run(connection: Connection, text: str) -> Run:
     """By full id, `latest` (of those measured by bench), label, or unique prefix of an id, tried in this order. Raises SelectionError."""
     if text == "latest":
-        measured = select(RunRow.id).where(RunRow.reason != IMPORTED)
+        measured = select(RunRow.id).where(RunRow.reason.not_in((IMPORTED, *IN_TURN)))
         latest = connection.execute(measured.order_by(RunRow.started_at.desc(), RunRow.id.desc()).limit(1)).scalar()
         if latest is None and connection.execute(select(RunRow.id).limit(1)).first() is not None:
             raise SelectionError("the database holds only what was imported from other tools: name one of its runs (`bench show`)")

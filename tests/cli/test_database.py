@@ -61,6 +61,34 @@ def test_reading_commands_say_the_same_on_every_kind_of_database(
     assert sorted(frame["status"]) == ["ok", "ok", "oom"]
 
 
+def test_judging_commands_say_the_same_on_every_kind_of_database(bench: Bench, url: str, tmp_path: Path) -> None:  # noqa: F811
+    started = [f"2026-01-0{day}T00:00:00+00:00" for day in (1, 2)]
+    ids = [new_id(), new_id()]
+    made = [
+        (
+            factories.run(id=ids[day], started_at=started[day]),
+            [factories.result(ids[day], index=n, time_s=1e-3 * (1 + day)) for n in range(3)],
+        )
+        for day in (0, 1)
+    ]
+    said: list[list[str]] = []
+    for database in (url, str(tmp_path / "other.db")):
+        with Store.open(database) as store:
+            for run, rows in made:
+                store.add_run(run)
+                store.add_results(rows)
+        assert bench("baseline", "set", "good", ids[0], "--reason", "first", "--db", database).code == 0
+        compared = bench("compare", "good", ids[1], "--format", "json", "--db", database)
+        assert (compared.code, "worse" in compared.out) == (1, True)
+        listed = bench("history", "--json", "--db", database)
+        series = json.loads(listed.out)[0]["series"]
+        commands = (["history", series], ["regress"], ["plan", "--validate"], ["baseline", "list", "--json"])
+        told = [bench(*command, "--db", database).out for command in commands]
+        said.append([compared.out, listed.out, *(text.replace(database, "DB") for text in told[:-1])])
+        assert ids[0] in told[-1]
+    assert said[0] == said[1]
+
+
 def test_what_is_exported_from_one_kind_is_imported_into_the_other(
     bench: Bench, filled_url: tuple[str, Run, list[Result]], tmp_path: Path
 ) -> None:
@@ -194,7 +222,12 @@ PASSWORD = "s3s@me/open:8d1f%"
 
 
 @pytest.mark.slow
-def test_the_password_of_the_url_is_in_no_output_no_report_and_no_table(postgresql: str, tmp_path: Path) -> None:  # noqa: F811
+def test_the_password_of_the_url_is_in_no_output_no_report_and_no_table(
+    postgresql: str,  # noqa: F811
+    bench: Bench,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The server trusts anybody, so any password will do: what counts is where it turns up."""
     import psycopg
 
@@ -205,47 +238,55 @@ def test_the_password_of_the_url_is_in_no_output_no_report_and_no_table(postgres
     (tmp_path / "tiny.yaml").write_text(TINY)
     told: dict[str, str] = {}
 
-    def typed(*arguments: str, code: int = 0, **variables: str) -> str:
+    monkeypatch.chdir(tmp_path)
+
+    def typed(*arguments: str, code: int = 0) -> None:
+        """As a process of its own: what libraries write themselves counts too."""
         done = subprocess.run(
             [sys.executable, "-m", "bench", *arguments],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), **variables},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
             capture_output=True,
             text=True,
             check=False,
-            cwd=tmp_path,
         )
         told[" ".join(arguments)] = done.stdout + done.stderr
         assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout
+
+    def called(*arguments: str, code: int = 0) -> str:
+        said = bench(*arguments)
+        told[" ".join(arguments)] = said.out + said.err
+        assert said.code == code, said.out + said.err
+        return said.out
 
     measure = ["run", "tiny.yaml", "--device", "cpu"]
     typed(*measure, "--db", database, "--report", "run.html")
-    row = json.loads(typed("show", "latest", "--json", "--db", database))["results"][0]["id"]
+    row = json.loads(called("show", "latest", "--json", "--db", database))["results"][0]["id"]
+    typed("rerun", row, "--db", database)
     for command in (
         ["show"],
         ["show", "latest"],
         ["show", row],
         ["db", "check"],
-        ["db", "export"],
+        ["db", "export", "-o", "out.jsonl"],
         ["db", "gc"],
         ["db", "upgrade"],
     ):
-        typed(*command, "--db", database)
+        called(*command, "--db", database)
     for kind in ("html", "markdown", "json", "csv"):
-        typed("report", "latest", "--format", kind, "-o", f"report.{kind}", "--db", database)
-    typed("rerun", row, "--db", database)
-    typed("db", "pin", "latest", "--reason", f"as in {database}", "--db", database)
-    typed("db", "exclude", row, "--reason", f"see {database}", "--db", database)
-    typed("db", "merge", database, "--db", "merged.db")
-    typed("show", "latest", BENCH_DB=database)
-    typed(*measure, "--dry-run", BENCH_DB=database)
+        called("report", "latest", "--format", kind, "-o", f"report.{kind}", "--db", database)
+    called("db", "pin", "latest", "--reason", f"as in {database}", "--db", database)
+    called("db", "exclude", row, "--reason", f"see {database}", "--db", database)
+    called("db", "merge", database, "--db", "merged.db")
     # Mistakes.
-    typed("show", "nobody", "--db", database, code=2)
-    typed("show", "--db", database.replace("/secretive", "/absent"), code=2)
-    typed("show", "--db", database.replace("secretive", "secretive?password=" + quote(PASSWORD, safe="")), code=0)
+    called("show", "nobody", "--db", database, code=2)
+    called("show", "--db", database.replace("/secretive", "/absent"), code=2)
+    called("show", "--db", database.replace("secretive", "secretive?password=" + quote(PASSWORD, safe="")), code=0)
     typed("show", "--db", database.replace("@127.0.0.1:", "@127.0.0.1:1"), code=2)
-    typed("show", "--db", database.replace("postgresql+psycopg", "oracle"), code=2)
-    typed("db", "merge", database.replace("/secretive", "/absent"), "--db", "merged.db", code=2)
+    called("show", "--db", database.replace("postgresql+psycopg", "oracle"), code=2)
+    called("db", "merge", database.replace("/secretive", "/absent"), "--db", "merged.db", code=2)
+    monkeypatch.setenv("BENCH_DB", database)
+    called("show", "latest")
+    called(*measure, "--dry-run")
 
     files = {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with psycopg.connect(f"{postgresql}/secretive") as connection:

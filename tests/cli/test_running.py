@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench.errors import StoreError
+from bench.machine import find_device
 from bench.records import Result
 from bench.store import Store
 from tests.cli.conftest import Bench
@@ -54,6 +55,12 @@ def test_a_dry_run_counts_what_is_not_measured_here_with_the_reason(bench: Bench
     assert "get a row without being started" in said.out
 
 
+def test_all_gpus_of_a_host_with_one_are_that_device(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.run.find_gpus", lambda text: (find_device("cpu"),))
+    said = bench("run", "rms_norm", "--profile", "cpu", "--dry-run", "--gpus", "all")
+    assert said == bench("run", "rms_norm", "--profile", "cpu", "--dry-run", "--device", "cpu")
+
+
 def test_a_case_that_is_not_started_costs_no_minutes(bench: Bench) -> None:
     said = bench(
         "run", "attention", "--profile", "cpu", "--dry-run", "--device", "cpu", "--filter", "attention=flash_attn2", "--json"
@@ -61,6 +68,7 @@ def test_a_case_that_is_not_started_costs_no_minutes(bench: Bench) -> None:
     assert json.loads(said.out)["suites"][0]["estimated_s"] == 0
 
 
+@pytest.mark.usefixtures("shared_server")
 def test_a_run_that_breaks_off_is_in_the_report_with_the_rows_that_it_has(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +103,9 @@ def test_a_run_that_breaks_off_is_in_the_report_with_the_rows_that_it_has(
         (["rms_norm", "--trials", "0"], "x>=1"),
         (["rms_norm", "--device", "tpu"], "auto, cuda, cuda:N or cpu"),
         (["rms_norm", "--resume", "latest"], "leave out SUITE"),
+        (["rms_norm", "--gpus", "0,99"], "was asked for"),
+        (["rms_norm", "--gpus", "two"], "takes `all`, or numbers with commas between"),
+        (["rms_norm", "--gpus", "all", "--device", "cuda"], "leave one out"),
     ],
 )
 def test_a_mistake_is_one_clear_message_before_anything_is_measured(
@@ -115,6 +126,7 @@ def test_the_mistakes_of_several_files_come_together(bench: Bench, tmp_path: Pat
     assert "two.yaml:3" in said.err
 
 
+@pytest.mark.usefixtures("shared_server")
 def test_a_run_says_plan_progress_result_and_what_to_type_next_and_can_be_read_again(bench: Bench, tmp_path: Path) -> None:
     said = typed("run", "rms_norm", *SMALL, "--report", "r.html", "--label", "first")
     assert said.returncode == 0, said.stderr
@@ -149,10 +161,10 @@ def test_json_is_the_only_output_on_stdout() -> None:
     assert len(data["runs"][0]["cases"]) == 2
 
 
-def test_a_run_without_one_ok_row_exits_with_3(tmp_path: Path) -> None:
-    said = typed("run", "attention", "--profile", "cpu", "--filter", "attention=flash_attn2", "--trials", "1", "--device", "cpu")
-    assert said.returncode == 3, said.stderr
-    assert "unsupported" in said.stdout
+def test_a_run_without_one_ok_row_exits_with_3(bench: Bench) -> None:
+    said = bench("run", "attention", "--profile", "cpu", "--filter", "attention=flash_attn2", "--trials", "1", "--device", "cpu")
+    assert said.code == 3, said.err
+    assert "unsupported" in said.out
 
 
 @pytest.mark.slow
@@ -196,11 +208,12 @@ def test_ctrl_c_stores_what_was_measured_renders_the_report_exits_130_and_can_be
     assert (tmp_path / "whole.md").exists()
 
 
-def test_a_budget_is_for_all_suites_together(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("shared_server")
+def test_a_budget_is_for_all_suites_together(bench: Bench) -> None:
     began = time.monotonic()
-    said = typed("run", "rms_norm", "attention", "--profile", "cpu", "--trials", "1", "--device", "cpu", "--budget", "1s")
-    assert said.returncode == 0, said.stderr
-    assert "the budget is spent; not begun: attention" in said.stderr
+    said = bench("run", "rms_norm", "attention", "--profile", "cpu", "--trials", "1", "--device", "cpu", "--budget", "1s")
+    assert said.code == 0, said.err
+    assert "the budget is spent; not begun: attention" in said.err
     assert time.monotonic() - began < 120
 
 

@@ -21,56 +21,78 @@ FUSED = {
     "attention": "sdpa_flash", "rms_norm": "liger", "rope": "liger", "swiglu": "liger", "linear_cross_entropy": "liger",
     "optimizer": "adamw_fused",
 }  # fmt: skip
-TRAINED = """
-import json, sys
+APART = """
+import json, os, sys, traceback
 import torch
 import transformers
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+from transformers import LlamaConfig, LlamaForCausalLM
 transformers.logging.set_verbosity_error()
-said = json.load(open(sys.argv[1]))
-config = LlamaConfig(vocab_size=128, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4,
-                     num_key_value_heads=2, tie_word_embeddings=False)
-model = LlamaForCausalLM._from_config(config, dtype=getattr(torch, said["from_pretrained"]["dtype"]),
-                                      attn_implementation=said["from_pretrained"]["attn_implementation"])
-checkpointed = []
-arguments = TrainingArguments(output_dir=sys.argv[2], max_steps=3, use_cpu=True, report_to=[], save_strategy="no", logging_steps=1,
-                              disable_tqdm=True, **said["TrainingArguments"])
-rows = [{"input_ids": torch.arange(16) % 128, "labels": torch.arange(16) % 128} for _ in range(64)]
-trainer = Trainer(model=model, args=arguments, train_dataset=rows)
-done = trainer.train()
-layers = model.model.layers
-print(json.dumps({"steps": done.global_step, "loss": done.training_loss, "optimizer": type(trainer.optimizer.optimizer).__name__,
-                  "checkpointed": [bool(layer.gradient_checkpointing) for layer in layers]}))
+
+def each(train):
+    # The libraries are imported once, and each set of settings gets a process without the state that the others leave behind.
+    for folder in sys.argv[1:]:
+        sys.stdout.flush()
+        if os.fork() == 0:
+            with open(folder + "/answer.json", "w") as answer:
+                said = json.load(open(folder + "/settings.json"))
+                try:
+                    json.dump(train(said, folder), answer)
+                except BaseException:
+                    traceback.print_exc()
+                    os._exit(1)
+            os._exit(0)
+        if os.wait()[1] != 0:
+            sys.exit(f"{folder} failed")
+"""
+TRAINED = """
+from transformers import Trainer, TrainingArguments
+
+def train(said, folder):
+    config = LlamaConfig(vocab_size=128, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4,
+                         num_key_value_heads=2, tie_word_embeddings=False)
+    model = LlamaForCausalLM._from_config(config, dtype=getattr(torch, said["from_pretrained"]["dtype"]),
+                                          attn_implementation=said["from_pretrained"]["attn_implementation"])
+    arguments = TrainingArguments(output_dir=folder + "/out", max_steps=3, use_cpu=True, report_to=[], save_strategy="no",
+                                  logging_steps=1, disable_tqdm=True, **said["TrainingArguments"])
+    rows = [{"input_ids": torch.arange(16) % 128, "labels": torch.arange(16) % 128} for _ in range(64)]
+    trainer = Trainer(model=model, args=arguments, train_dataset=rows)
+    done = trainer.train()
+    return {"steps": done.global_step, "loss": done.training_loss, "optimizer": type(trainer.optimizer.optimizer).__name__,
+            "checkpointed": [bool(layer.gradient_checkpointing) for layer in model.model.layers]}
+
+each(train)
 """
 ENGINE = """
-import json, sys
-import torch
 import deepspeed
 deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-from transformers import LlamaConfig, LlamaForCausalLM
-said = json.load(open(sys.argv[1]))
-config = LlamaConfig(vocab_size=128, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
-                     num_key_value_heads=2, tie_word_embeddings=False)
-model = LlamaForCausalLM(config)
-deepspeed.init_distributed("gloo", rank=0, world_size=1, auto_mpi_discovery=False)
-engine, optimizer, _, _ = deepspeed.initialize(model=model, config=said, model_parameters=model.parameters())
-tokens = torch.arange(16)[None] % 128
-losses = []
-for _ in range(3 * said["gradient_accumulation_steps"]):
-    loss = engine(input_ids=tokens, labels=tokens).loss
-    engine.backward(loss)
-    engine.step()
-    losses.append(float(loss))
-print(json.dumps({"steps": engine.global_steps, "losses": losses, "stage": engine.zero_optimization_stage(),
-                  "dtype": str(next(engine.module.parameters()).dtype)}))
+
+def train(said, folder):
+    config = LlamaConfig(vocab_size=128, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+                         num_key_value_heads=2, tie_word_embeddings=False)
+    model = LlamaForCausalLM(config)
+    deepspeed.init_distributed("gloo", rank=0, world_size=1, auto_mpi_discovery=False)
+    engine, optimizer, _, _ = deepspeed.initialize(model=model, config=said, model_parameters=model.parameters())
+    tokens = torch.arange(16)[None] % 128
+    losses = []
+    for _ in range(3 * said["gradient_accumulation_steps"]):
+        loss = engine(input_ids=tokens, labels=tokens).loss
+        engine.backward(loss)
+        engine.step()
+        losses.append(float(loss))
+    return {"steps": engine.global_steps, "losses": losses, "stage": engine.zero_optimization_stage(),
+            "dtype": str(next(engine.module.parameters()).dtype)}
+
+each(train)
 """
 
 
-def run(script: str, said: dict[str, Any], folder: Path, **environment: str) -> dict[str, Any]:
-    written = folder / "settings.json"
-    written.write_text(json.dumps(said))
+def run(script: str, settings: dict[str, dict[str, Any]], folder: Path, **environment: str) -> dict[str, dict[str, Any]]:
+    """What each of the settings made of three steps, by name."""
+    for name, said in settings.items():
+        (folder / name).mkdir()
+        (folder / name / "settings.json").write_text(json.dumps(said))
     done = subprocess.run(
-        [sys.executable, "-c", script, str(written), str(folder / "out")],
+        [sys.executable, "-c", APART + script, *(str(folder / name) for name in settings)],
         capture_output=True,
         text=True,
         check=False,
@@ -79,29 +101,46 @@ def run(script: str, said: dict[str, Any], folder: Path, **environment: str) -> 
         timeout=280,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    return {name: json.loads((folder / name / "answer.json").read_text()) for name in settings}
+
+
+TRAINER: dict[str, dict[str, Any]] = {
+    "full": {"checkpointing": "full", "optimizer": "adamw_fused", "accumulation": 2},
+    "every second": {"checkpointing": "every_second", "precision": "bf16_amp", "attention": "sdpa_flash"},
+    "sgd": {"optimizer": "sgd", "precision": "fp32", "batch": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    said = {name: hf(LLAMA, TrainSpec(seq_len=16, **changes)) for name, changes in TRAINER.items()}
+    return run(TRAINED, said, tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    environment = {"DS_ACCELERATOR": "cpu", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29733", "LOCAL_RANK": "0"}
+    shared: dict[str, Any] = {
+        "seq_len": 16,
+        "world_size": 2,
+        "precision": "bf16_master",
+        "accumulation": 2,
+        "reduce_bucket": 100_000,
+    }
+    said = {name: deepspeed(TrainSpec(sharding=name, **shared)) for name in ("zero1", "zero2", "zero3")}
+    return run(ENGINE, said, tmp_path_factory.mktemp("engines"), **environment)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("accelerate") is None, reason="transformers' Trainer needs accelerate, which is not installed")
 @pytest.mark.parametrize(
-    ("changes", "optimizer", "checkpointed"),
-    [
-        ({"checkpointing": "full", "optimizer": "adamw_fused", "accumulation": 2}, "AdamW", [True] * 4),
-        (
-            {"checkpointing": "every_second", "precision": "bf16_amp", "attention": "sdpa_flash"},
-            "AdamW",
-            [True, False, True, False],
-        ),
-        ({"optimizer": "sgd", "precision": "fp32", "batch": 2}, "SGD", [False] * 4),
-    ],
-    ids=["full", "every second", "sgd"],
+    ("name", "optimizer", "checkpointed"),
+    [("full", "AdamW", [True] * 4), ("every second", "AdamW", [True, False, True, False]), ("sgd", "SGD", [False] * 4)],
 )
 def test_the_trainer_takes_the_settings_and_trains_three_steps_with_them(
-    changes: dict[str, Any], optimizer: str, checkpointed: list[bool], tmp_path: Path
+    name: str, optimizer: str, checkpointed: list[bool], trained: dict[str, dict[str, Any]]
 ) -> None:
-    found = run(TRAINED, hf(LLAMA, TrainSpec(seq_len=16, **changes)), tmp_path)
+    found = trained[name]
     assert found["steps"] == 3
     assert found["optimizer"] == optimizer
     assert found["checkpointed"] == checkpointed
@@ -111,10 +150,8 @@ def test_the_trainer_takes_the_settings_and_trains_three_steps_with_them(
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
 @pytest.mark.parametrize("sharding", ["zero1", "zero2", "zero3"])
-def test_deepspeed_takes_the_settings_and_trains_three_steps_with_them(sharding: str, tmp_path: Path) -> None:
-    train = TrainSpec(seq_len=16, sharding=sharding, world_size=2, precision="bf16_master", accumulation=2, reduce_bucket=100_000)
-    environment = {"DS_ACCELERATOR": "cpu", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29733", "LOCAL_RANK": "0"}
-    found = run(ENGINE, deepspeed(train), tmp_path, **environment)
+def test_deepspeed_takes_the_settings_and_trains_three_steps_with_them(sharding: str, engines: dict[str, dict[str, Any]]) -> None:
+    found = engines[sharding]
     assert (found["steps"], found["stage"], found["dtype"]) == (3, int(sharding[-1]), "torch.bfloat16")
     assert all(0 < loss < 10 for loss in found["losses"])
 

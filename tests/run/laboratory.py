@@ -121,11 +121,13 @@ BODIES = {
 """
     + _RIGHT,
     "second_rank_hangs": """
-    import os, time
-    if os.environ["RANK"] == "1":
-        time.sleep(600)
-"""
-    + _RIGHT,
+    import os, time, torch
+    def attention(q, k, v):
+        if os.environ["RANK"] == "1":
+            time.sleep(600)
+        torch.distributed.all_reduce(torch.ones(1))
+    return attention
+""",
 }
 _DECLARED = {"needy": ', requires=["no-such-package>=1"]', "lies": ', proof={"ops": ["the_kernel_that_is_promised"]}'}
 

@@ -18,6 +18,8 @@ from bench.run.canaries import is_canary
 from bench.store import Store
 from tests.run.laboratory import Laboratory
 
+pytestmark = pytest.mark.usefixtures("shared_server")
+
 CANARY = Case("matmul", 1, {"matmul": "torch_matmul"}, Pass.FORWARD, "fp32", "cpu", "warm", "wall", dict.fromkeys("mnk", 8))
 
 

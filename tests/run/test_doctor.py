@@ -81,6 +81,7 @@ def test_only_a_problem_fails_the_command() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_server")
 def test_everything_is_examined_on_this_machine(tmp_path: Path) -> None:
     findings = doctor.examine("cpu", str(tmp_path / "bench.db"))
     areas = {finding.area for finding in findings}

@@ -28,6 +28,8 @@ from bench.run.resume import _go_on
 from bench.store import Store
 from tests.run.laboratory import QUICK, Laboratory, command_line, marked
 
+pytestmark = pytest.mark.usefixtures("shared_server")
+
 _TWO = QUICK.replace("trials: 1", "trials: 2")
 _MANY = QUICK.replace("trials: 1", "trials: 8")
 

@@ -15,6 +15,7 @@ from bench.records import Case, Json, Pass, Protocol, Reply, Scalar, Status, Tri
 from bench.run.worker import Worker, import_environment
 from bench.store import Store
 from tests.factories import case as any_case
+from tests.lending import Lender
 
 NORM: dict[str, Scalar] = {"hidden_size": 64, "seq_len": 6, "batch": 2, "eps": 1e-5}
 MLP: dict[str, Scalar] = {"hidden_size": 32, "intermediate_size": 48, "seq_len": 6, "batch": 2}
@@ -75,7 +76,7 @@ def case(workload: str, name: str, params: dict[str, Scalar], **changes: object)
 
 
 class Interpreter:
-    """One worker for all tests of this file: its server imports torch once."""
+    """One worker for all tests of this file."""
 
     def __init__(self, folder: Path, plugins: tuple[str, ...] = ()) -> None:
         device = find_device("cpu-interpreter")
@@ -89,7 +90,7 @@ class Interpreter:
 
 
 @pytest.fixture(scope="module")
-def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interpreter]:
+def interpreter(tmp_path_factory: pytest.TempPathFactory, lender: Lender) -> Iterator[Interpreter]:
     folder = tmp_path_factory.mktemp("interpreter")
     plugins = []
     for name, factor in (("right", "1.0"), ("wrong", "1.01")):
@@ -97,9 +98,11 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interprete
         path.write_text(SCALED.replace("FACTOR", factor).replace("scaled_rows", f"{name}_rows"))
         plugins.append(str(path))
     (folder / "run").mkdir()
-    made = Interpreter(folder / "run", tuple(plugins))
-    yield made
-    made.worker.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bench.run.worker.ForkServer", lender.borrow)
+        made = Interpreter(folder / "run", tuple(plugins))
+        yield made
+        made.worker.close()
 
 
 def needs_liger() -> None:
@@ -156,6 +159,7 @@ def test_a_plug_ins_own_kernel_runs_and_a_wrong_one_is_caught(interpreter: Inter
     assert "error" in str(reply.reason)
 
 
+@pytest.mark.usefixtures("shared_server")
 def test_a_row_says_that_it_was_interpreted_and_how_to_measure_it_again(tmp_path: Path) -> None:
     (tmp_path / "norm.yaml").write_text(
         "schema: 1\nname: norm\nquestion: Does it run?\nworkload: rms_norm\nsubjects: {rms_norm: [torch_native]}\n"

@@ -23,6 +23,8 @@ from bench.suite import expand, parse_filters
 from tests import factories
 from tests.run.laboratory import Laboratory
 
+pytestmark = pytest.mark.usefixtures("shared_server")
+
 
 def test_a_run_is_resumed_from_another_folder_than_the_one_its_suite_was_named_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -146,6 +146,7 @@ def test_rows_of_misbehaving_subjects_come_back_from_the_database_as_they_were(f
         assert store.check() == []
 
 
+@pytest.mark.usefixtures("shared_server")
 def test_a_log_that_grows_without_end_is_failed(tmp_path: Path) -> None:
     (row,) = Laboratory(tmp_path, ["drowns"], plugins=["drowns"]).run().results
     assert row.status is Status.FAILED

@@ -24,6 +24,8 @@ from bench.store import Store
 from bench.suite import Search, expand, load_suite, parse_filters
 from tests.suite.many_slots import SUITE, plugin_in
 
+pytestmark = pytest.mark.usefixtures("shared_server")
+
 PROTOCOL = {"timeout_s": 60, "min_samples": 3, "max_samples": 5, "min_sampling_s": 0, "max_sampling_s": 0.2, "max_warmup_s": 0.1}
 SIZES = {"axis": "size", "until": "oom", "from": 4, "to": 4096}
 

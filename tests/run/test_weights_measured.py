@@ -20,6 +20,8 @@ from bench.store import Store
 from bench.suite import expand, load_suite
 from tests.run.laboratory import QUICK
 
+pytestmark = pytest.mark.usefixtures("shared_server")
+
 GATE = "model.layers.0.mlp.gate_proj.weight"
 
 

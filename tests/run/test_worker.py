@@ -105,6 +105,7 @@ def test_our_own_failure_that_could_not_even_be_written_names_the_folder(tmp_pat
         classify(outcome, tmp_path / "trial", world_size=1, timeout_s=9.0)
 
 
+@pytest.mark.usefixtures("shared_server")
 def test_a_full_temporary_folder_stops_the_run_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     laboratory = Laboratory(tmp_path, ["eager", "sdpa_math"])
     prepare = Worker._prepare
@@ -124,6 +125,7 @@ def test_a_full_temporary_folder_stops_the_run_with_what_to_do(tmp_path: Path, m
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor on a CPU needs g++")
+@pytest.mark.usefixtures("shared_server")
 def test_each_case_compiles_into_empty_caches_first_and_finds_them_filled_later(tmp_path: Path) -> None:
     laboratory = Laboratory(
         tmp_path, ["compiles"], plugins=["compiles"], sweep="seq_len: [16, 32]", protocol=QUICK.replace("trials: 1", "trials: 2")

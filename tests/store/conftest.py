@@ -10,11 +10,14 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.store import Store
+from bench.store.models import Base
 
 _numbers = itertools.count(1)
 
@@ -71,32 +74,72 @@ def postgresql() -> Iterator[str]:
 
 
 class _Databases:
-    """Empty databases of one server. They are emptied and used again, since to make one copies megabytes."""
+    """Databases of one server. They are emptied and used again, since to make one copies megabytes, and its tables take longer still."""
 
     def __init__(self, server: str) -> None:
         self._server = server
         self._free: list[str] = []
         self._used: list[str] = []
+        self._tables: dict[str, object] = {}
+        """Of databases that have tables, what they look like untouched."""
 
     def take(self) -> str:
-        import psycopg
+        """The URL of a database without tables."""
+        return self._take([url for url in self._free if url not in self._tables])
 
-        if not self._free:
+    def take_ready(self) -> str:
+        """The URL of a database with the tables of this version, and no rows."""
+        url = self._take([url for url in self._free if url in self._tables])
+        if url not in self._tables:
+            Store.open(url).close()
+            self._tables[url] = self._look(url)
+        return url
+
+    def _take(self, fit: list[str]) -> str:
+        if fit:
+            url = fit[-1]
+            self._free.remove(url)
+        else:
             name = f"bench_{next(_numbers)}"
-            with psycopg.connect(f"{self._server}/postgres", autocommit=True) as connection:
+            with self._connected(f"{self._server}/postgres") as connection:
                 connection.execute(f"CREATE DATABASE {name}")
-            self._free.append(f"{self._server}/{name}")
-        self._used.append(self._free.pop())
-        return self._used[-1]
+            url = f"{self._server}/{name}"
+        self._used.append(url)
+        return url
 
     def empty(self) -> None:
-        import psycopg
-
+        """Takes back what was taken."""
         for url in self._used:
-            with psycopg.connect(url, autocommit=True) as connection:
-                connection.execute("SET lock_timeout = '20s'; DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+            with self._connected(url) as connection:
+                connection.execute("SET lock_timeout = '20s'")
+                if url in self._tables and self._look(url) == self._tables[url]:
+                    listed = ", ".join(f'"{table.name}"' for table in Base.metadata.sorted_tables if table.name != "meta")
+                    connection.execute(f"TRUNCATE {listed}")
+                else:
+                    self._tables.pop(url, None)
+                    connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
         self._free += self._used
         self._used.clear()
+
+    def _look(self, url: str) -> object:
+        """The schema's version and how much there is of it: a test that has changed tables leaves another look behind."""
+        counts = ", ".join(f"(SELECT count(*) FROM {kind})" for kind in ("pg_class", "pg_attribute", "pg_constraint", "pg_trigger"))
+        with self._connected(url) as connection:
+            try:
+                return connection.execute(
+                    f"SELECT (SELECT version_num FROM alembic_version), (SELECT count(*) FROM meta), {counts}"
+                ).fetchone()
+            except self._driver.Error:
+                return None
+
+    @property
+    def _driver(self) -> Any:
+        import psycopg
+
+        return psycopg
+
+    def _connected(self, url: str) -> Any:
+        return self._driver.connect(url, autocommit=True)
 
 
 @pytest.fixture(scope="session")
@@ -104,9 +147,35 @@ def databases(postgresql: str) -> _Databases:
     return _Databases(postgresql)
 
 
+@cache
+def file_without_rows() -> bytes:
+    """The file of an SQLite database with the tables of this version."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "bench.db"
+        Store.open(path).close()
+        return path.read_bytes()
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], str]]:
-    """Makes the URL of an empty database at each call."""
+    """Makes the URL of a database without rows at each call."""
+    if request.param == "sqlite":
+
+        def copied() -> str:
+            path = tmp_path / f"bench-{next(_numbers)}.db"
+            path.write_bytes(file_without_rows())
+            return str(path)
+
+        yield copied
+        return
+    databases: _Databases = request.getfixturevalue("databases")
+    yield databases.take_ready
+    databases.empty()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def new_bare_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """Makes the URL of a database without tables at each call."""
     if request.param == "sqlite":
         yield lambda: str(tmp_path / f"bench-{next(_numbers)}.db")
         return

@@ -268,6 +268,27 @@ def test_texts_that_a_server_refuses_come_back_however_many_come_at_once(store: 
     assert store.results([run.id]) == rows
 
 
+def test_many_batches_come_in_whole_or_not_at_all(store: Store) -> None:
+    runs = [factories.run() for _ in range(2)]
+    for run in runs:
+        store.add_run(run)
+    cases = [factories.case(seq_len=16 * number) for number in range(1, 8)]
+    # A generator, as an import gives them: cases and environments come anew in later batches, and a second run in the last one.
+    rows = [
+        factories.result(
+            runs[number // 1100].id, cases[number % 7], index=number, environment=factories.environment(turn=number // 300)
+        )
+        for number in range(1200)
+    ]
+    with pytest.raises(ValueError, match="two measurements of one metric"):
+        store.add_results([*rows, factories.result(runs[0].id, index=5000, measurements=(factories.measurement(),) * 2)])
+    assert store.count_results() == 0
+    assert store.add_results(row for row in rows) == 1200
+    assert {row.id: row for row in store.results([run.id for run in runs])} == {row.id: row for row in rows}
+    assert store.add_results(row for row in rows) == 0
+    assert store.check() == []
+
+
 def test_a_whole_run_can_be_excluded_and_first_reasons_stay(store: Store) -> None:
     run, other = stored_run(store), stored_run(store)
     rows = [factories.result(run.id, index=index) for index in range(3)]

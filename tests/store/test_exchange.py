@@ -167,21 +167,25 @@ DAMAGES: dict[str, tuple[Callable[[list[Any]], None], str]] = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The lines of an export, as JSON: each test makes its own of them."""
+    with Store.open(tmp_path_factory.mktemp("sound") / "bench.db") as store:
+        fill(store)
+        return json.dumps(exported(store))
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_file_that_is_not_as_it_should_be_is_refused_whole(
-    store: Store, new_url: Callable[[], str], tmp_path: Path, damage: str
-) -> None:
-    fill(store)
-    lines = exported(store)
+def test_a_file_that_is_not_as_it_should_be_is_refused_whole(store: Store, sound: str, tmp_path: Path, damage: str) -> None:
+    lines = json.loads(sound)
     harm, words = DAMAGES[damage]
     harm(lines)
     path = written(tmp_path / "a.jsonl", lines, honest=words is not None)
-    with Store.open(new_url()) as other:
-        with pytest.raises(StoreError, match=words or "line 1") as caught:
-            other.import_file(path, "stepbench")
-        assert str(path) in str(caught.value)
-        assert other.runs() == []
-        assert other.check() == []
+    with pytest.raises(StoreError, match=words or "line 1") as caught:
+        store.import_file(path, "stepbench")
+    assert str(path) in str(caught.value)
+    assert store.runs() == []
+    assert store.check() == []
 
 
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

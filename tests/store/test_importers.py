@@ -105,7 +105,7 @@ def only_run(store: Store) -> tuple[Run, list[Result]]:
 def test_each_file_of_the_folder_is_a_format() -> None:
     folder = Path(importers.__file__).parent
     names = {path.stem.replace("_", "-") for path in folder.glob("*.py")} - {"--init--"}
-    assert set(importers.importers()) == names == {*FILES, "stepbench"}
+    assert set(importers.importers()) == names == {*FILES, "report", "stepbench"}
 
 
 def test_an_importer_is_one_file_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

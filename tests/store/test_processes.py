@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,8 @@ def test_a_crowd_of_writers_loses_nothing(url: str) -> None:
         assert store.check() == []
 
 
-def test_many_processes_may_make_the_database_at_once(url: str) -> None:
+def test_many_processes_may_make_the_database_at_once(new_bare_url: Callable[[], str]) -> None:
+    url = new_bare_url()
     opener = "import sys; from bench.store import Store; print(Store.open(sys.argv[1]).check())"
     openers = [start(opener, url) for _ in range(4)]
     outputs = [process.communicate(timeout=120)[0] for process in openers]

@@ -152,12 +152,12 @@ def test_a_missing_database_cannot_be_upgraded(tmp_path: Path) -> None:
         upgrade(tmp_path / "absent.db")
 
 
-def test_a_database_knows_who_made_it(new_url: Callable[[], str]) -> None:
+def test_a_database_knows_who_made_it(new_bare_url: Callable[[], str]) -> None:
     from sqlalchemy import text
 
     seen = set()
     for _ in range(2):
-        with Store.open(new_url()) as store, store.reading() as connection:
+        with Store.open(new_bare_url()) as store, store.reading() as connection:
             facts = {row.key: row.value for row in connection.execute(text("SELECT key, value FROM meta"))}
         assert facts.keys() == {"database_id", "created_at", "created_by"}
         seen.add(facts["database_id"])

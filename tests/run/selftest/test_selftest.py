@@ -22,7 +22,8 @@ QUICK = Protocol(trials=1, timeout_s=60.0, min_samples=5, max_samples=20, min_sa
 
 @pytest.mark.slow
 def test_the_cpu_proves_itself_and_whatever_is_missed_has_an_excuse(own_temporary_folder: Path) -> None:
-    report = selftest(find_device("cpu"))
+    # A busy machine needs more than the minute that people are asked to wait.
+    report = selftest(find_device("cpu"), budget_s=240.0)
     by_part: dict[str, list[Verdict]] = {}
     for line in report.judgements:
         by_part.setdefault(line.part, []).append(line.verdict)
