@@ -8,7 +8,7 @@
 SHELL := /bin/sh
 .SHELLFLAGS := -euc
 .DEFAULT_GOAL := help
-.PHONY: help bench env env-dev test check report clean soak flash-attn plan
+.PHONY: help nightly bench env env-dev test check report clean soak flash-attn plan
 
 VENV ?= .venv
 TORCH := torch==2.13.0
@@ -32,7 +32,11 @@ SEQ ?=
 ifndef REPORT
 REPORT := reports/bench-$(shell date +%Y%m%d-%H%M%S).html
 endif
+# Results and pages together may take 3 MiB, so not every published file has a page.
+EXAMPLES ?= $(wildcard results/published/*/attention.jsonl.gz)
+PAGES ?= reports/published
 PYTEST_ARGS ?=
+SPEED ?=
 
 # The most useful answer first.
 FIRST := suites/attention.yaml
@@ -54,9 +58,11 @@ PIP := $(PYTHON) -m pip install --disable-pip-version-check --quiet
 help:
 	@cat <<'TEXT'
 	make bench        set up, measure (GPU: 20 minutes, CPU: 10), render a report; Ctrl-C still leaves one
-	make report       render the latest run again
+	make report       render the published examples again, and the latest run
+	make nightly      measure a night and judge it: silent where nothing is worse (nightly/ has it for cron and Slurm)
 	make test         all tests but the soak           make check   lint, format, types, layers
-	make soak         the long robustness runs         make clean   caches and rendered reports; results stay
+	make soak         the long robustness runs         make speed   bench's own speed, into the database
+	make clean        caches and rendered reports; results stay
 	make flash-attn   build FlashAttention-2 (long: it says how long first)
 	Variables: VENV= FULL=1 BUDGET=20m PROFILE= DEVICE= MODEL= SEQ= SUITES= TORCH_INDEX=; see the top of the Makefile.
 	TEXT
@@ -127,17 +133,35 @@ bench: plan $(READY)
 	exec $(PYTHON) -m bench run $(SUITES) $(if $(PROFILE),--profile $(PROFILE)) $(if $(BUDGET),--budget $(BUDGET)) --device $(DEVICE) \
 	    $(if $(MODEL),--set model=$(MODEL)) $(if $(SEQ),--set seq_len=$(SEQ)) --report $(REPORT)
 
+# The same results give the same bytes, so that a page that nothing changed in is no difference to commit.
 report: $(READY)
-	@exec $(PYTHON) -m bench report
+	@for file in $(EXAMPLES); do
+	    page=$(PAGES)/$$(basename "$$(dirname "$$file")")-$$(basename "$$file" .jsonl.gz).html
+	    $(PYTHON) -m bench report --from-file "$$file" -o "$$page"
+	    if [ "$$(wc -c < "$$page")" -gt 1048576 ]; then echo "$$page is larger than 1 MiB: a repository must travel light" >&2; exit 2; fi
+	done
+	if [ -e results/bench.db ] || [ -n "$${BENCH_DB:-}" ]; then $(PYTHON) -m bench report; fi
+
+# One night; nightly/night.sh says what may be set. make itself only knows 0 and 2, so a job that asks for more calls that script.
+# SPEED=1 measures bench itself before it.
+nightly: $(READY) $(if $(SPEED),speed)
+	@SUITES="$(SUITES)" PROFILE="$(PROFILE)" BUDGET="$(if $(FULL),,$(BUDGET))" DEVICE="$(DEVICE)" BENCH="$(PYTHON) -m bench" nightly/night.sh
 
 # -- keeping it right --------------------------------------------------------------------------------------------------------
 
-# Several tests at a time: each process has locks, caches and servers of its own.
+# Several tests at a time: each process has locks, caches and servers of its own, and takes neighbours, which share what is costly.
 test: $(READY_DEV)
-	@exec $(PYTHON) -m pytest --numprocesses auto $(PYTEST_ARGS)
+	@exec $(PYTHON) -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
 
 soak: $(READY_DEV)
 	@exec $(PYTHON) -m pytest -m soak --timeout 0 $(PYTEST_ARGS)
+
+# bench's own speed (expansion, ingest, compare, report, plan), into the database that every command reads: `bench history` has it then.
+.PHONY: speed
+speed: $(READY_DEV)
+	@mkdir -p .benchmarks
+	$(PYTHON) -m pytest --numprocesses 0 --quiet tests/benchmarks/bench_*.py --benchmark-json .benchmarks/speed.json
+	$(PYTHON) -m bench db import .benchmarks/speed.json
 
 check: $(READY_DEV)
 	@$(PYTHON) -m ruff check .
