@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import stats
-from bench.records import FIXED_AXES, METRICS, Json, Result, Run
+from bench.metrics import METRICS
+from bench.records import FIXED_AXES, Json, Result, Run
 from bench.run.canaries import is_canary
 from bench.suite.arms import label_of
 

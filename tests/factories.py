@@ -6,8 +6,8 @@ import dataclasses
 import itertools
 from typing import Any
 
+from bench.metrics import METRICS
 from bench.records import (
-    METRICS,
     Case,
     Check,
     Cost,

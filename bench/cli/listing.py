@@ -78,7 +78,7 @@ def _models(catalogue: Catalogue, suites: Path) -> list[Row]:
 
 
 def _metrics(catalogue: Catalogue, suites: Path) -> list[Row]:
-    from bench.records import METRICS
+    from bench.metrics import METRICS
 
     return [
         {"name": m.name, "unit": m.unit, "better": m.better, "harness": m.harness, "description": m.description}

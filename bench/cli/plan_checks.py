@@ -56,14 +56,15 @@ def validate(database: str, *, as_json: bool) -> int:
 
 
 def _cause_metrics() -> list[str]:
-    from bench.records import PEAK_CAUSES
+    from bench.metrics import PEAK_CAUSES
 
     return [f"peak_{cause}_bytes" for cause, _ in PEAK_CAUSES]
 
 
 def _measured(results: Sequence[Result]) -> Iterator[Measured]:
+    from bench.metrics import PEAK_CAUSES
     from bench.plan.validate import Measured
-    from bench.records import PEAK_CAUSES, Status
+    from bench.records import Status
     from bench.stats import median
 
     cases: dict[str, list[Result]] = {}

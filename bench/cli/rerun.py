@@ -70,7 +70,7 @@ def _words(counts: Mapping[str, int]) -> str:
 
 
 def _comparison(old: Mapping[str, float], new: Mapping[str, float]) -> str:
-    from bench.records import METRICS
+    from bench.metrics import METRICS
     from bench.report.units import in_unit, ratio
 
     rows = []

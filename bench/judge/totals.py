@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bench.judge.thresholds import RULES, TIME, Manner
 from bench.judge.verdict import Kind, Verdict, Word
-from bench.records import METRICS
+from bench.metrics import METRICS
 
 MASS_SHARE = 0.5
 MASS_LEAST = 3

@@ -1,7 +1,7 @@
 """The analytic memory model: what a training step will need before anybody rents a GPU, and what to switch on where it does not fit.
 
 Pure Python without torch. `predict` is for a case of the workload `train_step`, `predict_step` for specs of one's own; a `Prediction` is
-split as a measured peak is (`records.PEAK_CAUSES`). How sums come about: `tape.py` replays a part as autograd runs it, `moments.py` puts
+split as a measured peak is (`metrics.PEAK_CAUSES`). How sums come about: `tape.py` replays a part as autograd runs it, `moments.py` puts
 parts together. What has no formula raises `PlanError` or is named in the prediction's notes.
 """
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bench.records import PEAK_CAUSES
+from bench.metrics import PEAK_CAUSES
 
 CAUSES = tuple(cause for cause, _ in PEAK_CAUSES)
 """A prediction is split as a measured peak is, so that both can stand side by side."""

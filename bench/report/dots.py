@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bench.records import METRICS
+from bench.metrics import METRICS
 from bench.report import units
 from bench.report.callouts import cut
 from bench.report.figures import TITLES, Style, limits, missing_word, nice_ticks, tick_text

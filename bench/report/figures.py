@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.records import METRICS, Status
+from bench.metrics import METRICS
+from bench.records import Status
 from bench.report import units
 from bench.report.layout import Facet
 from bench.report.summary import SET_ASIDE, CaseSummary, Spread

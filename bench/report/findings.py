@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from bench.records import METRICS
+from bench.metrics import METRICS
 from bench.report import units
 from bench.report.summary import CaseSummary, Spread
 

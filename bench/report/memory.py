@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from bench.records import PEAK_CAUSES, Json, Pass
+from bench.metrics import PEAK_CAUSES
+from bench.records import Json, Pass
 from bench.report.summary import PEAK, PHASES, TOTAL, CaseSummary
 
 CAUSES = tuple(cause for cause, _ in PEAK_CAUSES)

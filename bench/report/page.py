@@ -10,7 +10,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from bench import __version__
-from bench.records import METHOD_VERSION, METRICS, Result, Run, Status
+from bench.metrics import METRICS
+from bench.records import METHOD_VERSION, Result, Run, Status
 from bench.report import figures, findings, units
 from bench.report.against import SYMBOLS, with_trials
 from bench.report.answers import ratio_words, value_words

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bench import stats
-from bench.records import METRICS, Status
+from bench.metrics import METRICS
+from bench.records import Status
 from bench.report import units
 from bench.report.figures import TITLES
 from bench.report.layout import Facet, Section

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bench.machine.secrets import scrub
-from bench.records import METRICS, Json, Pass, Result, Run, RunState, Status, dump, load
+from bench.metrics import METRICS
+from bench.records import Json, Pass, Result, Run, RunState, Status, dump, load
 from bench.store.anonymous import anonymous_result, anonymous_run
 from bench.store.public_text import Owner, short_paths
 

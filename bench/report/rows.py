@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from bench import stats
 from bench.judge.rates import Rate
-from bench.records import METRICS, Check, Json, Result, Scalar, Status, fingerprint
+from bench.metrics import METRICS
+from bench.records import Check, Json, Result, Scalar, Status, fingerprint
 from bench.report import units
 from bench.report.findings import FINDINGS
 from bench.report.histogram import histogram

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.records import METRICS, Status
+from bench.metrics import METRICS
+from bench.records import Status
 from bench.report import units
 from bench.report.figures import case_word
 from bench.report.layout import Facet, Section

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from bench.records import METRICS, Json, Scalar
+from bench.metrics import METRICS
+from bench.records import Json, Scalar
 
 Ladder = Sequence[tuple[float, str]]
 
@@ -85,7 +86,7 @@ LADDERS: dict[str, Ladder] = {"s": TIME, "byte": MEMORY, "Hz": FREQUENCY, "cycle
 
 
 def in_unit(value: float, unit: str) -> str:
-    """A number of a metric whose unit is `unit`, as `bench.records.METRICS` spells units. A count has none."""
+    """A number of a metric whose unit is `unit`, as `bench.metrics.METRICS` spells units. A count has none."""
     ladder = LADDERS.get(unit)
     if ladder:
         return scaled(value, ladder)

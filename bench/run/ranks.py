@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.records import METRICS, Measurement, Reply, Status
+from bench.metrics import METRICS
+from bench.records import Measurement, Reply, Status
 from bench.run.supervisor import End, Outcome
 from bench.run.traces import Phase, RankFailure
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from bench.errors import DeviceError, SelectionError
 from bench.machine import find_device
-from bench.records import METRICS, Case, Result, Status
+from bench.metrics import METRICS
+from bench.records import Case, Result, Status
 from bench.run.canaries import is_canary
 from bench.run.commands import case_filters
 from bench.run.execute import Progress, RunSummary, execute, silent

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from bench.errors import HarnessError
 from bench.machine import scrub
-from bench.records import METRICS, Json, Measurement, Reply, load
+from bench.metrics import METRICS
+from bench.records import Json, Measurement, Reply, load
 
 LOG_LIMIT_BYTES = 32 * 2**20
 """A trial that writes more is ended."""

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from bench import __version__, stats
 from bench.errors import SelectionError
-from bench.records import METRICS, Environment, Json, Result, Run, Status
+from bench.metrics import METRICS
+from bench.records import Environment, Json, Result, Run, Status
 from bench.store.exchange import replacing
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import stats
-from bench.records import METRICS, Json, Result, Status
+from bench.metrics import METRICS
+from bench.records import Json, Result, Status
 from bench.store.exchange import replacing
 
 

@@ -20,7 +20,8 @@ from typing import Any
 
 import torch
 
-from bench.records import METRICS, PEAK_CAUSES, Json, Measurement
+from bench.metrics import METRICS, PEAK_CAUSES
+from bench.records import Json, Measurement
 from bench.worker.attribution import (
     CHECKPOINTS,
     GRADIENTS,

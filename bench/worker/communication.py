@@ -22,7 +22,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from bench.records import COLLECTIVES, METRICS, Json, Measurement
+from bench.metrics import COLLECTIVES, METRICS
+from bench.records import Json, Measurement
 from bench.worker.step import PASS_MARK, Step
 
 _KINDS = {

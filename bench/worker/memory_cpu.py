@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from bench.records import METRICS, Measurement
+from bench.metrics import METRICS
+from bench.records import Measurement
 from bench.worker.attribution_trace import residents_on_host
 from bench.worker.step import PASS_MARK, Step
 

@@ -16,7 +16,8 @@ import gc
 
 import torch
 
-from bench.records import METRICS, Json, Measurement, Pass
+from bench.metrics import METRICS
+from bench.records import Json, Measurement, Pass
 from bench.worker.step import Step
 
 NOTE = "torch's caching allocator; device_used_bytes shows what others took"

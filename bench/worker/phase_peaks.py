@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from bench.records import METRICS, Measurement
+from bench.metrics import METRICS
+from bench.records import Measurement
 from bench.worker.attribution_trace import residents_on_host
 from bench.worker.phase_times import PART_OF
 from bench.worker.step import Step

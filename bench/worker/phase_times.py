@@ -12,7 +12,8 @@ from typing import Protocol
 
 import torch
 
-from bench.records import METRICS, Measurement
+from bench.metrics import METRICS
+from bench.records import Measurement
 from bench.worker.step import Step
 from bench.worker.team import Alone, Team
 

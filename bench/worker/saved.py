@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import torch
 
-from bench.records import METRICS, Measurement
+from bench.metrics import METRICS
+from bench.records import Measurement
 from bench.worker.step import Step
 
 NOTE = "what passes through saved_tensors_hooks; tensors that a custom function hides in its ctx are not seen"

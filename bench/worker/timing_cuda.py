@@ -20,7 +20,8 @@ from collections import deque
 
 import torch
 
-from bench.records import METRICS, Json, Measurement
+from bench.metrics import METRICS
+from bench.records import Json, Measurement
 from bench.stats import median
 from bench.worker.cuda_clock import MOST_STAMPS, DeviceClock
 from bench.worker.timing import Timed

@@ -23,9 +23,9 @@ from typing import Any
 import torch
 
 from bench.errors import PluginError, Unavailable
+from bench.metrics import METRICS
 from bench.records import (
     MEMORY_LIMIT_PARAM,
-    METRICS,
     Check,
     Cost,
     Json,

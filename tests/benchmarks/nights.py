@@ -6,7 +6,8 @@ import dataclasses
 import random
 from collections.abc import Iterator
 
-from bench.records import METRICS, Measurement, Result, Run
+from bench.metrics import METRICS
+from bench.records import Measurement, Result, Run
 from bench.store import new_id
 from tests import factories
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.metrics import PEAK_CAUSES
 from bench.plan import model_named, predict
 from bench.plan.spec import DEFAULTS
-from bench.records import PEAK_CAUSES, Pass
+from bench.records import Pass
 from bench.store import Store
 from tests import factories
 from tests.cli.conftest import Bench

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.records import METRICS, RunState
+from bench.metrics import METRICS
+from bench.records import RunState
 from bench.run.locks import run_lock
 from bench.store import Store
 from tests import factories

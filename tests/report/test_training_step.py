@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.records import PEAK_CAUSES, Environment, Json, Measurement, Pass, Result, Run, Status
+from bench.metrics import PEAK_CAUSES
+from bench.records import Environment, Json, Measurement, Pass, Result, Run, Status
 from bench.report import render_markdown, render_page, rows_csv, rows_json
 from bench.report.answers import questions, readings
 from bench.report.beside import extras

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bench.catalogue import load_catalogue
-from bench.records import METRICS, Check, Proof, Reply, Status
+from bench.metrics import METRICS
+from bench.records import Check, Proof, Reply, Status
 from bench.run.preflight import preflight
 from bench.worker.proof import judge_all
 from bench.workloads.train_step import WORKLOAD
