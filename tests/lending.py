@@ -70,6 +70,11 @@ class Borrowed:
         with self._lent() as server:
             return server.pid
 
+    @property
+    def prepared_s(self) -> float:
+        with self._lent() as server:
+            return server.prepared_s
+
     def start(self, stop: Callable[[], bool]) -> bool:
         if stop():
             return False

@@ -1,7 +1,8 @@
 """Turns a time and a workload's formulas into rates, and rates into shares of what the machine reaches and of what it is sold as.
 
-A rate divides work by time: the work that the workload's formula counts, whatever the implementation really does. A share divides a
-rate by a ceiling, and a ceiling always says where it comes from. There are two. The *measured* one is what this very run reached with
+A rate divides work by time: the work that the workload's formula counts, whatever the implementation really does. Where several ranks
+work it is that of all of them: each has a problem of the case's size. A share divides a rate by a ceiling, and a ceiling always says where
+it comes from. There are two. The *measured* one is what this very run reached with
 nothing but PyTorch (its canaries: a large matrix product per dtype, a large copy); it knows the clocks and the power cap of the day.
 The *data sheet's* is the vendor's, for GPUs that the table knows and that are not cut into parts (MIG).
 
@@ -180,17 +181,18 @@ def rates(timed: Timed, by_gpu: ByGpu) -> Rates:
     cost, seconds = timed.cost, timed.median_s
     if seconds <= 0:
         return Rates()
-    alone = timed.case.world_size == 1
+    ranks = timed.case.world_size
+    alone = ranks == 1
     own_ceiling = _is_ceiling(timed.case)
     sheet = timed.sheet if alone else None
     flops = moved = None
     if cost.flops:
-        per_s = cost.flops / seconds
+        per_s = ranks * cost.flops / seconds
         top = None if own_ceiling or not alone else measured.flops.get(timed.case.dtype)
         promised = sheet.flops.get(timed.case.dtype) if sheet else None
         flops = Rate(FLOPS, per_s, _share(per_s, top), _share(per_s, _promise(sheet, promised)))
     if cost.bytes:
-        per_s = cost.bytes / seconds
+        per_s = ranks * cost.bytes / seconds
         withheld = _cached(timed, cost.bytes) if measured.bytes or sheet else None
         if withheld:
             moved = Rate(BYTES, per_s, withheld=withheld)
@@ -200,7 +202,7 @@ def rates(timed: Timed, by_gpu: ByGpu) -> Rates:
     return Rates(
         flops,
         moved,
-        Rate(TOKENS, cost.tokens / seconds) if cost.tokens else None,
+        Rate(TOKENS, ranks * cost.tokens / seconds) if cost.tokens else None,
         cost.flops / cost.bytes if cost.flops and cost.bytes else None,
     )
 

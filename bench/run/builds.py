@@ -53,12 +53,14 @@ class Builds:
                 env=dict(environment), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
             late = time.monotonic() + BUILD_TIMEOUT_S
-            while process.poll() is None and time.monotonic() < late and not self._stop():
-                time.sleep(_LOOK_EVERY_S)
-            ended = process.poll()
-            if ended is None:
-                os.killpg(process.pid, signal.SIGKILL)  # a session of its own: compilers are in its group
-                process.wait()
+            try:
+                while process.poll() is None and time.monotonic() < late and not self._stop():
+                    time.sleep(_LOOK_EVERY_S)
+            finally:  # after a second Ctrl-C as well
+                ended = process.poll()
+                if ended is None:
+                    os.killpg(process.pid, signal.SIGKILL)  # a session of its own: compilers are in its group
+                    process.wait()
         if ended == 0 or self._stop():
             return None
         if ended is None:

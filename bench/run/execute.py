@@ -142,10 +142,13 @@ def execute(
 
 
 def _lock_names(device: Device, plan: Plan) -> list[str]:
-    """Of the device, and of the GPUs that further ranks take: as many as there are, since a trial says itself that it has too few."""
+    """Of the device, and of the GPUs that further ranks take: as many as there are, since a trial says itself that it has too few.
+
+    Ranks begin with the first GPU; on another one a trial refuses to have any.
+    """
     ranks = max((trial.case.world_size for trial in plan.trials), default=1)
     names = [device.lock_name]
-    for index in range(1, ranks if device.kind == "cuda" else 1):
+    for index in range(1, ranks if device.torch_name == "cuda:0" else 1):
         try:
             names.append(find_device(f"cuda:{index}").lock_name)
         except DeviceError:

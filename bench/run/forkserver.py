@@ -97,6 +97,8 @@ class ForkServer:
             )
         self._incoming = b""
         self.facts: Mapping[str, Scalar] = {}
+        self.prepared_s = 0.0
+        """What the latest `begin` took for imports that its trial has in common with others: no cost of that trial."""
 
     @property
     def pid(self) -> int:
@@ -140,6 +142,7 @@ class ForkServer:
             raise HarnessError("the fork server did not fork within 60 s")
         if message["event"] != "started":
             raise HarnessError(str(message.get("message", message)))
+        self.prepared_s = float(message["prepared_s"])
         return int(message["pid"])
 
     def wait(self, timeout_s: float) -> Ended | None:

@@ -176,7 +176,7 @@ def execute_on_gpus(
     """Measures `plan` in a new run on several GPUs at once.
 
     A GPU whose process ends without a summary is told as `lost`, and the run is `broken` then; all rows are stored. Raises LockError, and
-    StoreError where the run cannot be stored.
+    StoreError where the run cannot be stored; DeviceError where trials have several ranks.
     """
     from bench.store import new_id
 
@@ -209,6 +209,11 @@ def _measure(
     begins: bool,
 ) -> RunSummary:
     run, options = taken.run, taken.options
+    if any(case.world_size > 1 for case in taken.expansion.cases):
+        raise DeviceError(
+            f"suite {run.suite} has trials of several ranks, which take the GPUs from the first on for themselves: "
+            "measure it with --device cuda:0 instead of --gpus, or leave those out with --filter world_size=1"
+        )
     began = time.monotonic()
     with stop_requests() as stop:
 

@@ -139,9 +139,13 @@ def device_locks(
     waiting: Callable[[str], None] = lambda _text: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[bool]:
-    """`device_lock` of several devices, taken in this order: GPUs by their numbers everywhere, so that no two runs wait for each other."""
+    """`device_lock` of several devices, each once and in the order of their names, so that no two runs wait for each other.
+
+    Names are the same in every process, and numbers of GPUs are not.
+    """
+    names = sorted(set(lock_names))
     with contextlib.ExitStack() as stack:
-        locks = (device_lock(name, run_id=run_id, command=command, wait=wait, waiting=waiting, stop=stop) for name in lock_names)
+        locks = (device_lock(name, run_id=run_id, command=command, wait=wait, waiting=waiting, stop=stop) for name in names)
         yield all(stack.enter_context(lock) for lock in locks)
 
 

@@ -133,10 +133,6 @@ def demand_measured_here(run: Run) -> None:
         raise SelectionError(
             f"run {run.id} measured several versions in turn ({run.reason}): bench regress or bench bisect does it anew"
         )
-    if "arms" in run.options:
-        raise SelectionError(
-            f"run {run.id} measured several versions in turn ({run.reason}): bench regress or bench bisect does it anew"
-        )
 
 
 def demand_unchanged(run: Run, suite: Suite, options: RunOptions) -> None:

@@ -137,7 +137,7 @@ _PHASES_OF: dict[str, tuple[str, ...]] = {
     "timer_s": ("timer",),
     "warmup_s": ("warmup",),
     "sampling_s": ("sampling",),
-    "memory_s": ("memory", "saved", "attribution"),
+    "memory_s": ("memory", "saved", "attribution", "phase_peaks"),
     "proof_s": ("proof",),
     "exit_s": ("replied",),
 }

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 
 from bench.processes import die_with_parent
 
-REHEARSAL_LIMIT_S = 40
-"""After which the rehearsal is given up: the parent waits a minute for a fork."""
+REHEARSAL_LIMIT_S = 25
+"""After which the rehearsal is given up: the parent waits a minute for a fork, and what a child could import is imported once more."""
 FEWEST = 3
 """Trials with the same imports, this one among them, from which on they are imported here: one is a rehearsal, one for good."""
 
@@ -58,7 +58,7 @@ def rehearse(modules: Sequence[str], unfit: Callable[[], str | None], device_ind
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(REHEARSAL_LIMIT_S)
-            os.write(writer, (_tried(modules, unfit, device_index) or "fit").encode())
+            os.write(writer, (_tried(modules, unfit, device_index, writer) or "fit").encode())
         finally:
             os._exit(0)
     os.close(writer)
@@ -75,7 +75,7 @@ def rehearse(modules: Sequence[str], unfit: Callable[[], str | None], device_ind
     return None if answer == "fit" else answer
 
 
-def _tried(modules: Sequence[str], unfit: Callable[[], str | None], device_index: int | None) -> str | None:
+def _tried(modules: Sequence[str], unfit: Callable[[], str | None], device_index: int | None, answers: int) -> str | None:
     try:
         for name in modules:
             importlib.import_module(name)
@@ -84,14 +84,17 @@ def _tried(modules: Sequence[str], unfit: Callable[[], str | None], device_index
     reason = unfit()
     if reason is not None or device_index is None:
         return reason
-    return None if _a_child_can_compute(device_index) else "a child that is forked after their import cannot use CUDA"
+    return None if _a_child_can_compute(device_index, answers) else "a child that is forked after their import cannot use CUDA"
 
 
-def _a_child_can_compute(device_index: int) -> bool:
+def _a_child_can_compute(device_index: int, answers: int) -> bool:
+    """Whether it can. One that hangs goes with us, and does not keep the pipe `answers` open, whose end the server waits for."""
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
+            die_with_parent()
+            os.close(answers)
             import torch
 
             code = int(torch.ones(8, device=f"cuda:{device_index}").sum().item() != 8)

@@ -4,7 +4,7 @@ Started as `python -m bench.worker.server --fd N`, where N is its end of a socke
 
     parent -> {"op": "run", "directory": PATH, "world_size": N, "variables": {NAME: TEXT}}     joins the trial's environment
     server -> {"event": "ready", "facts": {...}}  or  {"event": "failed", "message": TEXT}, then it ends
-    server -> {"event": "started", "pid": PID}
+    server -> {"event": "started", "pid": PID, "prepared_s": SECONDS that went into imports for this and later trials}
     server -> {"event": "refused", "message": TEXT}             the server is not fit to fork: our bug
     server -> {"event": "ended", "returncode": CODE, "survivors": [PID ...]}     negative code: killed by that signal
 
@@ -34,6 +34,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any, NoReturn
@@ -188,8 +189,10 @@ class Server:
         return bool(data)
 
     def _start(self, directory: Path, world_size: int, variables: dict[str, str]) -> None:
+        began = time.monotonic()
         if world_size == 1:
             self._preload(directory)
+        prepared_s = time.monotonic() - began
         if (unfit := _unfit()) is not None:
             self.say(event="refused", message=unfit)
             return
@@ -198,7 +201,7 @@ class Server:
         if pid == 0:
             self._be_the_trial(directory, world_size, variables)
         self._trial = pid
-        self.say(event="started", pid=pid)
+        self.say(event="started", pid=pid, prepared_s=prepared_s)
 
     def _preload(self, directory: Path) -> None:
         """Imports what the trial of `directory` has in common with those before it; of plug-ins nothing."""

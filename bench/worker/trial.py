@@ -7,12 +7,14 @@ built the same way computes the same way, and the other trials still look for nu
 hand-over are ours and raise; after it they are the subject's and become a status.
 
 One failure after the timing is neither: running out of memory in a pass that only we need. The subject ran; what we wanted to know
-besides did not fit. The times stay, and the conditions say what was not done (`not_done`: phase to reason).
+besides did not fit. The times stay, and the conditions say what was not done (`not_done`: phase to reason). Of several ranks this holds
+where all come out of the pass, each in its way: a rank that left while others wait for it in a collective ends the trial.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -50,7 +52,7 @@ from bench.worker.phase_times import phase_times
 from bench.worker.phases import PhaseLog
 from bench.worker.refusals import DisagreesError, classify, first_line, out_of_memory
 from bench.worker.step import Step, Tensors
-from bench.worker.subject import ImportClock, Subject, load_subject
+from bench.worker.subject import ImportClock, Subject, built_in_imports, load_subject
 from bench.worker.team import Alone, Team
 
 
@@ -124,6 +126,8 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team)
     device = open_device(request)
 
     phases.enter("import")
+    # What is imported by now costs this trial nothing, and did cost the run's first trials.
+    shared = [name for name in built_in_imports(case) if name in sys.modules]
     with imports.running():
         try:
             subject = load_subject(request)
@@ -151,7 +155,11 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team)
         with imports.running():
             bound = subject.build(spec, parameters)
         findings.add("build_s", (time.perf_counter() - start - (imports.seconds - imported),))
-        findings.add("import_s", (imports.seconds,))
+        findings.add(
+            "import_s",
+            (imports.seconds,),
+            note=f"without what the fork server had imported: {', '.join(shared)}" if shared else None,
+        )
         del parameters
         if bound.close is not None:
             closing.callback(bound.close)
@@ -171,11 +179,11 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team)
         if device.times:
             _time(request, phases, findings, device, step, team)
 
-        _look_further(request, phases, findings, device, subject, spec, step)
+        _look_further(request, phases, findings, device, subject, spec, step, team)
 
 
 def _look_further(
-    request: Request, phases: PhaseLog, findings: Findings, device: DeviceSide, subject: Subject, spec: Any, step: Step
+    request: Request, phases: PhaseLog, findings: Findings, device: DeviceSide, subject: Subject, spec: Any, step: Step, team: Team
 ) -> None:
     """What is asked of the subject beside its time: memory, the measured check, and which kernel ran."""
 
@@ -213,7 +221,7 @@ def _look_further(
     def spared(phase: str, work: Callable[[], None]) -> None:
         phases.enter(phase)
         step.clear()
-        _spared(work, phase, findings, device, step)
+        _spared(work, phase, findings, device, step, team)
 
     if request.case.device == "cuda":
         phases.enter("memory")
@@ -227,24 +235,30 @@ def _look_further(
     if request.verify:
         spared("attribution", explain)
     step.clear()
-    _spared(peaks_of_phases, "phase_peaks", findings, device, step)
-    _spared(communicate, "communication", findings, device, step)
-    _spared(tell, "findings", findings, device, step)
+    for phase, work in (("phase_peaks", peaks_of_phases), ("communication", communicate), ("findings", tell)):
+        phases.enter(phase)
+        _spared(work, phase, findings, device, step, team)
     spared("measured_check", compare)
     if request.verify:
         findings.proof = Proof("unknown", (), "the pass under the profiler was not done")
         spared("proof", lambda: _prove(subject, spec, request.case.device.removesuffix("-interpreter"), findings, step))
 
 
-def _spared(work: Callable[[], None], phase: str, findings: Findings, device: DeviceSide, step: Step) -> None:
-    """Does what only we need. Where memory is not enough it is written down as not done; wrong numbers found before that still count."""
+def _spared(work: Callable[[], None], phase: str, findings: Findings, device: DeviceSide, step: Step, team: Team) -> None:
+    """Does what only we need. Where memory is not enough it is written down as not done; wrong numbers found before that still count.
+
+    Where other ranks do not come out of the pass, which wait for this one, being out of memory ends the trial.
+    """
     try:
         work()
     except Exception as error:
         if not out_of_memory(error):
             raise
         findings.conditions.setdefault("not_done", {})[phase] = f"out of memory: {first_line(error)}"
+        if not team.all_leave(phase):
+            raise
     else:
+        team.leave(phase)
         return
     # Not within the except clause: the exception's frames hold on to tensors.
     check.require(findings.checks)

@@ -145,6 +145,13 @@ def test_a_canary_is_not_held_against_itself() -> None:
     assert found.data_sheet is not None
 
 
+def test_the_work_of_all_ranks_counts() -> None:
+    one, two = (_rates(_timed(_case(world_size=ranks), 1e-3, flops=10**9, moved=2**40)) for ranks in (1, 2))
+    assert one.flops is not None
+    assert two.flops is not None
+    assert two.flops.per_s == 2 * one.flops.per_s == 2e12
+
+
 def test_several_ranks_have_no_share() -> None:
     found = _rates(_timed(_case(world_size=2), 1e-3, flops=10**9, moved=2**40))
     assert found.flops is not None

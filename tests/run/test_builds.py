@@ -8,7 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bench.machine.interpreter import python, python_environment
+from bench.processes import descendants
 from bench.records import Status
 from bench.run.builds import Builds
 from bench.worker.build import remove_stale_lock
@@ -77,6 +80,19 @@ def test_the_lock_of_a_compilation_that_died_is_removed_and_that_of_a_living_one
         worker.kill()
     assert remove_stale_lock(tmp_path, pause_s=0.0)
     assert not lock.exists()
+
+
+def test_a_compilation_goes_with_a_run_that_is_quit_at_once(tmp_path: Path) -> None:
+    (tmp_path / "unbuilt.py").write_text(PLUGIN)
+
+    def quit_at_once() -> bool:
+        raise KeyboardInterrupt
+
+    before = {process.pid for process in descendants(os.getpid())}
+    builds = Builds(tmp_path, (str(tmp_path / "unbuilt.py"),), stop=quit_at_once, notice=lambda text: None)
+    with pytest.raises(KeyboardInterrupt):
+        builds.trouble(case("unbuilt"), dict(os.environ))
+    assert {process.pid for process in descendants(os.getpid())} <= before
 
 
 def test_a_compilation_ends_when_the_run_is_asked_to_stop(tmp_path: Path) -> None:

@@ -14,12 +14,15 @@ from pathlib import Path
 
 import pytest
 
+import bench.machine
 from bench.catalogue import load_catalogue
 from bench.errors import DeviceError
 from bench.records import Pass, Result, Run, RunState
 from bench.report.summary import gather
 from bench.run import RunOptions, find_gpus, make_plan
 from bench.run.canaries import canary_arm, is_canary
+from bench.run.execute import _lock_names
+from bench.run.gpus import execute_on_gpus
 from bench.run.order import order
 from bench.run.plan import Part
 from bench.run.resume import _start_anew
@@ -27,6 +30,8 @@ from bench.store import Store
 from bench.suite import expand, suite_from_data
 from tests import factories
 from tests.report.gpu_sample import gpu_run
+from tests.run.fake_gpus import FakeGpu
+from tests.run.fake_gpus import find_device as find_fake
 from tests.run.laboratory import QUICK, command_line, marked, write_plugin, write_suite
 
 ROOT = Path(__file__).parents[2]
@@ -231,6 +236,31 @@ def test_rows_have_shares_of_what_the_canaries_of_their_own_gpu_reached() -> Non
     cases, reach = gather(run, [*(row for row in here if row not in canaries), *both])
     assert {summary.arm for summary in reach.canaries} == set(arms.values())
     assert all(case.rates.flops and case.rates.flops.measured for case in cases)
+
+
+def test_ranks_lock_the_gpus_that_they_take_and_a_run_on_another_gpu_only_that_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalogue = load_catalogue()
+    suite = suite_from_data({**CUDA_SUITE, "sweep": {**CUDA_SUITE["sweep"], "world_size": [1, 2]}}, catalogue)  # type: ignore[dict-item]
+    expansion = expand(suite, catalogue, device="cuda", filters=())
+    plan = make_plan(suite, expansion, RunOptions(seed=1, trials=1, canaries=False))
+    monkeypatch.setattr(sys.modules[_lock_names.__module__], "find_device", lambda choice: replace(find_fake(choice), kind="cuda"))
+    first, second = (replace(find_fake(f"cuda:{index}"), kind="cuda") for index in (0, 1))
+    assert isinstance(first, FakeGpu)
+    assert _lock_names(first, plan) == ["gpu-GPU-0", "gpu-GPU-1"]
+    assert _lock_names(second, plan) == ["gpu-GPU-1"]
+
+
+def test_trials_of_several_ranks_are_refused_before_anything_is_stored(tmp_path: Path) -> None:
+    catalogue = load_catalogue()
+    suite = suite_from_data({**CUDA_SUITE, "sweep": {**CUDA_SUITE["sweep"], "dtype": ["fp32"], "world_size": [1, 2]}}, catalogue)  # type: ignore[dict-item]
+    expansion = expand(suite, catalogue, device="cpu", filters=())
+    options = RunOptions(seed=1, trials=1, device="cpu", gpus="0,1")
+    plan = make_plan(suite, expansion, options)
+    gpus = [bench.machine.find_device("cpu")] * 2
+    with Store.open(tmp_path / "bench.db") as store:
+        with pytest.raises(DeviceError, match=r"several ranks.*--device cuda:0.*--filter world_size=1"):
+            execute_on_gpus(plan, suite, gpus, store, options)
+        assert store.runs() == []
 
 
 @pytest.mark.parametrize("text", ["", "one", "0-1", "0,", "-1", "cuda:0"])

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench.errors import LockError
-from bench.run.locks import device_lock, lock_path, run_is_alive, run_lock
+from bench.run.locks import device_lock, device_locks, lock_path, run_is_alive, run_lock
 
 _HOLD = (
     "import sys, time\n"
@@ -75,6 +75,20 @@ def test_devices_do_not_wait_for_each_other() -> None:
     ):
         assert one
         assert two
+
+
+def test_nobody_waits_for_himself_nor_two_who_count_the_gpus_in_another_order_for_each_other() -> None:
+    with device_locks(["gpu-B", "gpu-A", "gpu-B"], run_id="1", command="", wait=False) as held:
+        assert held
+    # Both ask for A first, so who holds B alone keeps the other one from holding A and waiting.
+    told: list[str] = []
+    with (
+        device_lock("gpu-A", run_id="1", command=""),
+        device_locks(["gpu-B", "gpu-A"], run_id="2", command="", waiting=told.append, stop=lambda: True) as held,
+        device_lock("gpu-B", run_id="3", command="", wait=False) as free,
+    ):
+        assert (held, free) == (False, True)
+        assert told[0].startswith("waiting for gpu-A")
 
 
 def test_a_child_process_does_not_keep_the_lock() -> None:

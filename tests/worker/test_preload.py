@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.processes import look_up
 from bench.records import Pass
 from bench.worker.preload import FEWEST, Preloads, rehearse
 from bench.worker.subject import built_in_imports
@@ -81,6 +82,23 @@ def test_a_rehearsal_that_hangs_is_given_up(modules: Path, monkeypatch: pytest.M
     start = time.monotonic()
     assert rehearse(["endless_one"], lambda: None, None) == "a child that imported them was ended by SIGALRM"
     assert time.monotonic() - start < 50
+
+
+def test_a_rehearsal_is_given_up_too_where_its_child_hangs_on_the_device(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = modules / "pid"
+
+    def hang(*_: object, **__: object) -> None:
+        mark.write_text(str(os.getpid()))
+        time.sleep(60)
+
+    monkeypatch.setattr("torch.ones", hang)
+    monkeypatch.setattr("bench.worker.preload.REHEARSAL_LIMIT_S", 1)
+    start = time.monotonic()
+    assert rehearse(["quiet_one"], lambda: None, 0) == "a child that imported them was ended by SIGALRM"
+    assert time.monotonic() - start < 50
+    while (found := look_up(int(mark.read_text()))) is not None and not found.zombie:
+        assert time.monotonic() - start < 50, "the child of the child lives on"
+        time.sleep(0.05)
 
 
 def test_a_training_step_names_its_family_and_what_imports_nothing_names_none() -> None:

@@ -18,6 +18,7 @@ from bench.worker.device_cpu import CpuSide
 from bench.worker.device_cuda import require_same
 from bench.worker.launch import LAUNCH_FILE
 from bench.worker.phases import PHASES
+from bench.worker.team import Alone
 from bench.worker.trial import run_trial
 from tests.lending import Lender
 from tests.worker.trials import answer, attention, only, plugin, rms_norm
@@ -235,6 +236,29 @@ def test_what_only_we_need_and_does_not_fit_leaves_the_times(tmp_path: Path, pha
     assert ("saved_bytes" in metrics) == (phase != "saved")
     assert ("measured" in {check.at for check in reply.checks}) == (phase != "measured_check")
     assert phases(tmp_path) == list(PHASES)
+
+
+class Deserted(Alone):
+    """A rank whose fellows do not come out of a pass."""
+
+    def all_leave(self, place: str) -> bool:
+        return False
+
+
+def test_being_out_of_memory_where_other_ranks_wait_ends_the_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "Alone", Deserted)
+    path = spying(tmp_path, "large", OUT_OF.format(phase="saved"))
+    reply = answer(tmp_path, attention("large", pass_=Pass.FORWARD_BACKWARD), plugins=(path,))
+    assert (reply.status, reply.phase) == (Status.OOM, "saved")
+    assert list(reply.conditions["not_done"]) == ["saved"]
+
+
+def test_imports_that_were_made_once_for_all_are_told_beside_the_time_of_importing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "built_in_imports", lambda case: ("json", "nowhere_to_be_found"))
+    note = only(answer(tmp_path, attention("eager")), "import_s").note
+    assert note == "without what the fork server had imported: json"
 
 
 def test_a_whole_trial_says_nothing_of_what_was_not_done(tmp_path: Path) -> None:
