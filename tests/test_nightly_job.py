@@ -99,6 +99,26 @@ def test_a_night_that_cannot_be_measured_says_why_and_fails(job: Job) -> None:
     assert not job.database.exists()
 
 
+def test_a_job_hands_its_options_on_to_the_following_night_and_asks_for_them(job: Job) -> None:
+    """Slurm itself hands nothing on: without its GPU the next night would be one of the CPU."""
+    said = job.folder / "said"
+    (job.folder / "sbatch").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {said}\n')
+    (job.folder / "sbatch").chmod(0o755)
+    variables = {
+        "PATH": f"{job.folder}:{os.environ['PATH']}", "BENCH": "true",
+        "SLURM_SUBMIT_DIR": str(ROOT), "SLURM_JOB_ID": "7", "NEXT": "tomorrow",
+    }  # fmt: skip
+    refused = job.run("bash", "nightly/slurm.sh", **variables)
+    assert refused.returncode != 0
+    assert "OPTIONS must say" in refused.stderr
+    assert not said.exists()
+    night = job.run("bash", "nightly/slurm.sh", **variables, OPTIONS="--gpus=1 --time=03:00:00")
+    assert (night.returncode, night.stdout, night.stderr) == (0, "", "")
+    assert said.read_text().split() == [
+        "--parsable", "--gpus=1", "--time=03:00:00", "--begin=tomorrow", "--dependency=afterany:7", "nightly/slurm.sh",
+    ]  # fmt: skip
+
+
 def test_the_workflow_calls_only_what_the_makefile_has(job: Job) -> None:
     data = yaml.safe_load(WORKFLOW.read_text())
     # YAML 1.1 reads the key `on` as true.

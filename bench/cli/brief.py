@@ -32,7 +32,8 @@ class Judged:
 
 def brief(judged: Sequence[Judged], files: Path | None) -> list[str]:
     """The lines; none where every suite is well and no night was missed. `files`: where the whole judgements lie."""
-    noisy = [one for one in judged if one.code or one.said or _missed(one)]
+    # Who asked never to fail still wants to be told.
+    noisy = [one for one in judged if one.code or one.said or _missed(one) or _details(one)]
     if not noisy:
         return []
     last = [f"all of it: {files}"] if files else ["all of it: bench regress RUN --no-confirm"]
@@ -57,7 +58,8 @@ def _missed(one: Judged) -> list[str]:
 
 def _head(one: Judged) -> list[str]:
     why = f": {one.answer.headline}: {one.answer.why}" if one.answer else ""
-    return [f"{one.suite}: {_WORDS.get(one.code, one.code)}{why}", *(f"  {line}" for line in (*one.said, *_missed(one)))][:6]
+    word = _WORDS[1] if one.code == 0 and _details(one) else _WORDS.get(one.code, one.code)
+    return [f"{one.suite}: {word}{why}", *(f"  {line}" for line in (*one.said, *_missed(one)))][:6]
 
 
 def _details(one: Judged) -> list[list[str]]:

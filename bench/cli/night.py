@@ -128,14 +128,15 @@ def night(
             judged.append(_night(store, entry, how, left_s))
             if judged[-1].code == INTERRUPTED:
                 break
-    if files is not None:
-        _leave(judged, files)
     if verbose:
         for one in judged:
             click.echo(plain(f"{one.suite}: {'; '.join(one.said)}"))
             click.echo(_whole(one, "text"), nl=False)
     elif lines := brief(judged, files):
         click.echo(plain("\n".join(lines), lines=True))
+    # Last, so that a folder that takes no file keeps nobody from being told.
+    if files is not None:
+        _leave(judged, files)
     return max((one.code for one in judged), key=_GRAVITY.index)
 
 

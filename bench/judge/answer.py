@@ -67,6 +67,8 @@ def _decided(comparison: Comparison, fail_on: FailOn) -> tuple[int, str]:
     learning = sum(verdict.screening == Sight.LEARNING for verdict in verdicts)
     if not judged and learning:
         return FINE, f"{learning} series are still learning, and nothing else can be judged yet"
+    if not judged and _first_turns(comparison):
+        return FINE, f"all {len(verdicts)} rows are here for the first time, and what nights before measured waits for its turn"
     if not judged:
         return COULD_NOT_JUDGE, "no row could be judged: " + _why_not(verdicts)
     if fail_on is FailOn.NEVER:
@@ -79,6 +81,14 @@ def _decided(comparison: Comparison, fail_on: FailOn) -> tuple[int, str]:
         return COULD_NOT_JUDGE, f"{_rows(cut_off)} missing because the run is not whole"
     return FINE, f"nothing is worse among {len(judged)} judged rows" + (
         f"; {learning} series are still learning" if learning else ""
+    )
+
+
+def _first_turns(comparison: Comparison) -> bool:
+    """Whether a night with a budget came to rows of which each has its first turn, on the hardware of those that wait."""
+    here = {verdict.series.hard_hash for verdict in comparison.verdicts}
+    return all(verdict.word is Word.NEW for verdict in comparison.verdicts) and any(
+        waiting.series.hard_hash in here for waiting in comparison.waiting
     )
 
 

@@ -113,9 +113,12 @@ def _fastest(section: Section, facet: Facet, alike: Sequence[str], x: Size, judg
         return _Choice(best.label, STAY, _ties(best, others), best, others[0], None, None)
     if judged is None:
         return None
+    # Where the lowest median is not shown to be lower, another one may be.
+    shown = [cell for cell in cells if (entry := judged.of(cell, TIME)) is not None and entry.word == BETTER]
+    best = shown[0] if shown else best
     time, memory = judged.of(best, TIME), judged.of(best, section.memory)
     if time is not None and time.word == BETTER:
-        ties = _ties(best, [cell for cell in cells[1:] if cell.label != base.label])
+        ties = _ties(best, [cell for cell in cells if cell.label not in (best.label, base.label)])
         return _Choice(best.label, FASTER, ties, best, base, time, memory)
     if time is not None and time.word == SAME:
         return _Choice(base.label, STAY, (best.label,), base, best, None, None)
@@ -174,10 +177,12 @@ def _apart(facet: Facet, others: Sequence[str], x: Size, judged: Judged | None) 
 
 def _sentences(section: Section, facet: Facet, choices: Sequence[tuple[Size, _Choice | None]]) -> list[Advice]:
     spans: list[tuple[_Choice, list[Size]]] = []
+    goes_on = False
     for x, choice in choices:
+        last = spans[-1] if spans and goes_on else None
+        goes_on = choice is not None
         if choice is None:
             continue
-        last = spans[-1] if spans else None
         if last and (last[0].label, last[0].kind, bool(last[0].ties)) == (choice.label, choice.kind, bool(choice.ties)):
             spans[-1] = (choice, [*last[1], x])
         else:
@@ -194,7 +199,7 @@ def _sentence(section: Section, facet: Facet, choice: _Choice, xs: Sequence[Size
         numbers=_numbers(choice, at, "that computes the same " if other_numbers(facet) else ""),
         doubt=_doubt(choice),
         setting=None if choice.kind in (STAY, ONLY) else setting(choice.cell),
-        settled=choice.kind in (FASTER, SMALLER, STAY, ONLY),
+        settled=choice.kind in (FASTER, SMALLER, ONLY) or (choice.kind == STAY and _doubt(choice) is None),
         about=(choice.cell, *((choice.beside,) if choice.beside else ())),
     )
 
@@ -207,7 +212,8 @@ def _numbers(choice: _Choice, at: str, alike: str) -> str:
         if choice.ties:
             return f"nothing is shown to be faster; {_listed(choice.ties)} can't be told from it{at}"
         next_words = units.ratio(beside.values[TIME].median / choice.cell.values[TIME].median)
-        return f"nothing is faster; the next, {beside.label}, takes {next_words} its time{at}"
+        faster = "nothing is faster" if _doubt(choice) is None else "no median is lower"
+        return f"{faster}; the next, {beside.label}, takes {next_words} its time{at}"
     parts = [speed_words(choice.time, beside.label), memory_words(choice.memory)]
     if choice.kind == SMALLER:
         parts = [f"{memory_words(choice.memory)} of {beside.label}", speed_words(choice.time, None)]
@@ -217,12 +223,12 @@ def _numbers(choice: _Choice, at: str, alike: str) -> str:
 
 
 def _doubt(choice: _Choice) -> str | None:
-    if choice.kind not in (UNSETTLED, APART) or choice.time is None or choice.beside is None:
+    if choice.kind not in (STAY, UNSETTLED, APART) or choice.beside is None:
         return None
     few = min(choice.cell.values[TIME].n, choice.beside.values[TIME].n)
     if few < FEWEST:
         return f"{few} trial{'' if few == 1 else 's'}: an interval needs {FEWEST}"
-    return None if choice.kind == APART else f"can't tell: {choice.time.reason}"
+    return f"can't tell: {choice.time.reason}" if choice.kind == UNSETTLED and choice.time is not None else None
 
 
 def _listed(labels: Sequence[str]) -> str:

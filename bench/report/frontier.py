@@ -128,12 +128,13 @@ def frontier_advice(section: Section) -> list[Advice]:
             continue
         first, *rest = sorted(fits, key=lambda entry: -(entry.found.largest_ok or 0))
         open_end = "" if first.found.smallest_oom is not None else ", and nothing larger was asked for"
-        others = "; ".join(f"{entry.label} {entry.found.largest_ok}" for entry in rest)
+        level = [first.label, *(entry.label for entry in rest if entry.found.largest_ok == first.found.largest_ok)]
+        others = "; ".join(f"{entry.label} {entry.found.largest_ok}" for entry in rest if entry.label not in level)
         advice.append(
             Advice(
                 where=facet.title or "on this machine",
                 verb="use",
-                subject=first.label,
+                subject=" or ".join(level),
                 numbers=f"up to {name} {first.found.largest_ok} fits{open_end}" + (f"; the others: {others}" if others else ""),
                 doubt=None,
                 setting=setting(first.largest) if first.largest else None,

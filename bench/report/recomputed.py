@@ -9,22 +9,24 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from itertools import permutations, product
 
 from bench.judge.thresholds import BUSY_SHARE, CYCLES, RULES, TIME
 from bench.judge.verdict import READER_WORDS
-from bench.records import FIXED_AXES, Case, Result, Run, Status
+from bench.records import FIXED_AXES, Case, Check, Result, Run, Status
 from bench.report import stated, units
-from bench.report.against import OTHER, SYMBOLS, Against, Pair, judge
+from bench.report.against import OTHER, SYMBOLS, Against, Pair, judge, judged
 from bench.report.answers import ratio_words, value_words
 from bench.report.crossover import crossings
+from bench.report.findings import TOLERANCE_WORDS
 from bench.report.layout import Section, sections
 from bench.report.rates import facet_exponents, growth_lines
-from bench.report.stated import SENTENCE, TRIAL
+from bench.report.stated import ADVICE, SENTENCE, TRIAL
 from bench.report.statements import Statement
 from bench.report.summary import Spread, gather, spread
+from bench.report.views import advice_of
 from bench.store.importers.report import records
 from bench.store.page_data import NoPage, PageData, PageTrial
 
@@ -68,7 +70,7 @@ class Recomputed:
         """What a statement is of, in words."""
         if not statement.cases:
             return "a row that has no numbers"
-        if statement.kind == SENTENCE:
+        if statement.kind in (SENTENCE, ADVICE):
             return f"a sentence about {self.name(statement.cases[0])}"
         metric = self._metric(statement)
         if statement.kind == TRIAL:
@@ -94,6 +96,9 @@ class Recomputed:
         if kind == stated.LINE:
             follows = self._lines(self._place(statement.cases[0], self._page.cases)).hold(statement.text)
             return (statement.text,) if follows else ("none of the lines that follow from the data",)
+        if kind == ADVICE:
+            told = self._lines(self._place(statement.cases[0], self._page.cases)).advice
+            return (statement.text,) if statement.text in told else (f"none of: {' | '.join(sorted(told))}",)
         if kind in _OF_SEVERAL:
             return self._of_several(kind, [self._place(one, self._page.cases) for one in statement.cases], metric)
         place = self._place(statement.cases[0], self._page.cases)
@@ -252,8 +257,9 @@ class Recomputed:
             if self._records is None:
                 self._records = records(self._page)
             run = self._records[0][case.run]
-            laid_out = [s for s in sections(run, gather(run, self._records[1])[0]) if s.workload == case.case.workload]
-            self._told[key] = _lines_of(laid_out)
+            apart = {(one.case.key, one.arm) for one in self._page.cases if one.other and one.run == case.run}
+            found = sections(run, gather(run, _set_apart(self._records[1], run, apart))[0])
+            self._told[key] = _lines_of([section for section in found if section.workload == case.case.workload])
         return self._told[key]
 
     def _metric(self, statement: Statement) -> str:
@@ -271,6 +277,7 @@ class _Lines:
     """What may be said of a workload in a line of its own."""
 
     crossings: frozenset[str]
+    advice: frozenset[str]
     exponents: Mapping[str, tuple[str, ...]]
     """What grows and how, to the subjects of which that is so; a chart names those that it shows."""
 
@@ -290,6 +297,21 @@ def _are_some(text: str, names: Sequence[str]) -> bool:
     return not rest
 
 
+def _set_apart(rows: Sequence[Result], run: Run, apart: Set[tuple[str, str]]) -> list[Result]:
+    """The rows with a declared tolerance, which the page does not repeat, where that makes a panel's subjects stand apart as the page says.
+
+    Where it says so of nobody in a panel all get one: what all do sets nobody apart.
+    """
+    own = [row for row in rows if row.run_id == run.id]
+    tolerant = set(apart)
+    for facet in (facet for section in sections(run, gather(run, own)[0]) for facet in section.facets):
+        keys = {(cell.case.key, cell.arm) for cell in facet.cells.values()}
+        if not keys & apart:
+            tolerant |= keys
+    declared = (Check("output", "small", None, None, None, True, TOLERANCE_WORDS),)
+    return [replace(row, checks=declared) if (row.case.key, row.trial.arm) in tolerant else row for row in own]
+
+
 def _lines_of(laid_out: Sequence[Section]) -> _Lines:
     exponents: dict[str, tuple[str, ...]] = {}
     crossed: set[str] = set()
@@ -301,7 +323,9 @@ def _lines_of(laid_out: Sequence[Section]) -> _Lines:
                 exponents[key] = (*exponents.get(key, ()), _flat(name))
         if section.swept:
             crossed |= {_flat(crossing.words(section.swept)) for crossing in crossings(facet)}
-    return _Lines(frozenset(crossed), exponents)
+    advised = [one for section in laid_out for one in advice_of(section, judged(section))]
+    told = frozenset(_flat(f"{one.verb[:1].upper()}{one.verb[1:]} {one.subject} , {one.numbers}") for one in advised)
+    return _Lines(frozenset(crossed), told, exponents)
 
 
 def _flat(text: str) -> str:

@@ -11,11 +11,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from bench.machine.secrets import scrub
 from bench.metrics import METRICS
-from bench.records import Json, Pass, Result, Run, RunState, Status, dump, load
+from bench.records import (
+    Case,
+    Check,
+    Cost,
+    Environment,
+    Json,
+    Measurement,
+    Pass,
+    Proof,
+    Result,
+    RevisionItem,
+    Run,
+    RunState,
+    Status,
+    Trial,
+    dump,
+    load,
+)
 from bench.store.anonymous import anonymous_result, anonymous_run
 from bench.store.public_text import Owner, short_paths
 
@@ -49,6 +66,12 @@ _ORDINARY = frozenset(
     )
 )
 """Names that tell nobody, and words that mean something in a record."""
+_KEYS = frozenset(
+    one.name
+    for record in (Run, Result, Trial, Case, Environment, Measurement, Check, Proof, Cost, RevisionItem)
+    for one in fields(record)
+) | {"pass"}
+"""Keys of a record, which stay whoever is called like one."""
 
 
 @dataclass(slots=True)
@@ -77,6 +100,8 @@ def redacted(runs: Sequence[Run], results: Sequence[Result]) -> tuple[list[Run],
     result_data = [dump(result) for result in results]
     text = _cleaner(words, _names([*run_data, *result_data], words))
     labels = [run.label for run in runs if run.label]
+    for label in labels:
+        words.word("label", label)
     return (
         [_run(run, data, text, labels, words) for run, data in zip(runs, run_data, strict=True)],
         [_result(result, data, text, labels, words) for result, data in zip(results, result_data, strict=True)],
@@ -84,24 +109,25 @@ def redacted(runs: Sequence[Run], results: Sequence[Result]) -> tuple[list[Run],
 
 
 def _run(run: Run, data: Json, text: Callable[[str], str], labels: Sequence[str], words: _Words) -> Run:
-    made = anonymous_run(load(Run, _texts(data, text)))
+    made = anonymous_run(load(Run, _texts(_unlabelled(data, labels, words), text)))
     label = None if run.label is None else words.word("label", run.label)
-    return replace(made, label=label, command=_unlabelled(made.command, labels, words))
+    return replace(made, label=label)
 
 
 def _result(result: Result, data: Json, text: Callable[[str], str], labels: Sequence[str], words: _Words) -> Result:
-    made = anonymous_result(load(Result, _texts(data, text)))
+    made = anonymous_result(load(Result, _texts(_unlabelled(data, labels, words), text)))
     conditions = dict(made.conditions)
     if isinstance(gpu := result.conditions.get("gpu_uuid"), str):
         conditions["gpu_uuid"] = words.word("gpu", gpu)
-    return replace(made, conditions=conditions, command=_unlabelled(made.command, labels, words))
+    return replace(made, conditions=conditions)
 
 
-def _unlabelled(command: str, labels: Sequence[str], words: _Words) -> str:
-    """A label may be any word, so it is looked for in commands alone."""
-    for label in labels:
+def _unlabelled(data: Json, labels: Sequence[str], words: _Words) -> Json:
+    """A label may be any word, so it is looked for in commands alone; before names and folders go, which a label may hold."""
+    command = data["command"]
+    for label in sorted(labels, key=lambda label: (-len(label), label)):
         command = re.sub(rf"(?<![\w-]){re.escape(label)}(?![\w-])", words.word("label", label), command)
-    return command
+    return {**data, "command": command}
 
 
 def _names(data: Sequence[Json], words: _Words) -> list[tuple[re.Pattern[str], str]]:
@@ -160,5 +186,5 @@ def _texts(data: Json, text: Callable[[str], str]) -> Json:
     if isinstance(data, str):
         return text(data)
     if isinstance(data, Mapping):
-        return {text(key): _texts(value, text) for key, value in data.items()}
+        return {key if key in _KEYS else text(key): _texts(value, text) for key, value in data.items()}
     return [_texts(value, text) for value in data] if isinstance(data, list) else data

@@ -20,7 +20,7 @@ from bench.report.summary import TIME, CaseSummary
 ATTRIBUTE = "data-q"
 MEDIAN, RANGE, RANGE_AND_N, VALUE, TRIAL, RATIO, WIDEST_RATIO, MEDIAN_AND_RATIO = "mrRvtxXy"
 VERDICT, INTERVAL, JUDGED, WITH_SYMBOL = "wiWV"
-MEAN, LOWEST, HIGHEST, COUNT, COUNT_OF_ALL, SENTENCE, LINE = "glhcCsL"
+MEAN, LOWEST, HIGHEST, COUNT, COUNT_OF_ALL, SENTENCE, LINE, ADVICE = "glhcCsLa"
 KINDS: Mapping[str, str] = {
     MEDIAN: "values",
     VALUE: "values",
@@ -40,6 +40,7 @@ KINDS: Mapping[str, str] = {
     COUNT: "counts of verdicts",
     COUNT_OF_ALL: "counts of verdicts",
     SENTENCE: "sentences",
+    ADVICE: "sentences",
     LINE: "exponents and crossings",
 }
 """Letter to what it is counted among. `m` median over trials · `r` range over trials · `R` the same with n, or n alone · `v` median with
@@ -48,7 +49,8 @@ the same with the widest range that the trials allow · `y` median and ratio, wh
 · `i` the judged ratio with its 99 % interval · `W` both · `V` both after the word's symbol · `g` geometric mean of the judged ratios of
 several cases · `l` and `h` the lowest and the highest of them · `c` how many of them have a verdict · `C` the same among all of the
 workload of the case named · `s` a sentence: every ratio, interval and value in it is of the cases that it names, or of one beside another
-· `L` an exponent or a crossing among those of the workload of the case named."""
+· `L` an exponent or a crossing among those of the workload of the case named · `a` what to use, word for word, among all that is advised
+for that workload."""
 OF_ONE_CASE = frozenset((MEDIAN, VALUE))
 """Statements by which a page shows a case."""
 NOTHING = "-"
@@ -94,6 +96,11 @@ class Marks:
         """Words about these cases."""
         places = self._places(cases)
         return _attribute(f"{SENTENCE}0.{places}") if places else Markup("")
+
+    def advice(self, cases: Iterable[CaseSummary]) -> Markup:
+        """What to use, with these cases."""
+        places = self._places(cases)
+        return _attribute(f"{ADVICE}0.{places}") if places else Markup("")
 
     def line(self, section: Section) -> Markup:
         """An exponent or a crossing of a section."""

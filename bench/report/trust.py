@@ -69,15 +69,24 @@ def _clocks(run: Run, rows: Sequence[Result]) -> TrustLine | None:
     if not ok:
         return None
     if run.device.startswith("cuda"):
-        seen = [_reasons(result) for result in ok]
+        read = [result for result in ok if isinstance(result.conditions.get("throttle_share"), Mapping)]
+        seen = [_reasons(result) for result in read]
         held = Counter(word for reasons in seen for word in reasons)
         listed = ", ".join(
             f"{word.replace('_', ' ')} {n}" for word, n in sorted(held.items(), key=lambda item: (-item[1], item[0]))
         )
-        text = f"{sum(bool(reasons) for reasons in seen)} of {len(ok)} trials at some time saw a reason for lower clocks"
-        return TrustLine("throttling", text + (f" ({listed})" if listed else ""), not held)
-    busy = sum(bool(result.conditions.get("busy_processes")) for result in ok)
-    return TrustLine("other work", f"{busy} of {len(ok)} trials ran beside busy processes of others", not busy)
+        text = f"{sum(bool(reasons) for reasons in seen)} of {len(read)} trials at some time saw a reason for lower clocks"
+        text += (f" ({listed})" if listed else "") + _unread(ok, read)
+        return TrustLine("throttling", text, not held and len(read) == len(ok))
+    read = [result for result in ok if result.conditions.get("busy_processes") is not None]
+    busy = sum(bool(result.conditions["busy_processes"]) for result in read)
+    text = f"{busy} of {len(read)} trials ran beside busy processes of others{_unread(ok, read)}"
+    return TrustLine("other work", text, not busy and len(read) == len(ok))
+
+
+def _unread(ok: Sequence[Result], read: Sequence[Result]) -> str:
+    """What nobody looked at is not zero."""
+    return f"; of {len(ok) - len(read)} it is not known" if len(read) < len(ok) else ""
 
 
 def _reasons(result: Result) -> list[str]:
@@ -93,7 +102,10 @@ def _checks(cases: Sequence[CaseSummary]) -> TrustLine:
     failed = sum(any(not check.passed for check in checks) for checks in there)
     count = sum(map(len, there))
     text = f"{len(there)} of {len(cases)} cases held against float64 ({count} comparisons), {failed} failed"
-    return TrustLine("numbers", text, not failed)
+    unheld = sum(TIME in case.values and not checks for case, checks in zip(cases, checked, strict=True))
+    return TrustLine(
+        "numbers", text + (f", {unheld} with a time held against nothing" if unheld else ""), not failed and not unheld
+    )
 
 
 def _proof(cases: Sequence[CaseSummary]) -> TrustLine:

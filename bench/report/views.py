@@ -221,7 +221,7 @@ def _section_view(section: Section, ident: str, rows: Sequence[Row], room: Room,
         tuple((name, title(name)) for name in found_in(section.cases)),
         explained,
         verdicts,
-        tuple(_advice(section, verdicts)),
+        tuple(advice_of(section, verdicts)),
         scorecard(section, verdicts),
         together,
     )
@@ -231,7 +231,7 @@ def _counted(section: Section) -> list[Result]:
     return [result for case in section.cases for result in case.counted]
 
 
-def _advice(section: Section, verdicts: Judged | None) -> list[Advice]:
+def advice_of(section: Section, verdicts: Judged | None) -> list[Advice]:
     """By what the suite asks: which go together, how far each comes, or what to use."""
     if searched_axis(section.run) is not None:
         return frontier_advice(section)

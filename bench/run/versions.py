@@ -224,8 +224,11 @@ def _kept(folder: Path, make: Callable[[Path], None]) -> None:
         ) from error
     try:
         make(place)
-        if not folder.is_dir():
+        try:
             place.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another process was quicker, and its version is as good
+                raise
     finally:
         shutil.rmtree(place, ignore_errors=True)
 

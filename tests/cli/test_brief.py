@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from bench.cli.brief import MOST_LINES, Judged, brief
-from bench.judge.answer import answer
+from bench.judge.answer import FailOn, answer
 from bench.judge.compare import Comparison
 from bench.judge.culprits import with_alarms
 from bench.judge.nights import missed_nights
@@ -39,6 +39,14 @@ def test_however_much_is_worse_there_are_twenty_lines_and_every_suite_is_named()
     assert all(any(line.startswith(f"suite {place}: worse") for line in lines) for place in range(9))
     assert any("broken: trouble" in line for line in lines)
     assert any("parts more" in line for line in lines)
+
+
+def test_who_asks_never_to_fail_is_told_all_the_same() -> None:
+    found = with_alarms(suspicious(slow_nights=2))
+    told = answer(found, FailOn.NEVER)
+    lines = brief([Judged("lab", told.exit_code, (), found, told)], None)
+    assert told.exit_code == 0
+    assert lines[0].startswith("lab: worse: 1 worse")
 
 
 def test_a_missed_night_is_told_even_where_nothing_is_worse() -> None:

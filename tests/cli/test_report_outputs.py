@@ -28,7 +28,8 @@ def test_verify_says_how_many_numbers_agree_and_ends_with_0(bench: Bench, page: 
     said = bench("verify", page)
     assert said.code == 0
     assert re.search(r"(\d+) of \1 values agree", said.out)
-    assert "all agree with the 4 trials inside the page" in said.out
+    assert "all of these agree with the 4 trials inside the page" in said.out
+    assert "not looked at: rates and their shares, " in said.out
     told = json.loads(bench("verify", page, "--json").out)
     assert (told["exit_code"], told["differences"]) == (0, [])
     assert told["agreed"] == told["stated"]

@@ -101,6 +101,17 @@ def test_a_night_with_a_budget_says_of_every_other_row_when_it_was_last_judged()
     assert answer(found).exit_code == 0
 
 
+def test_a_night_of_first_turns_alone_is_no_failure_unless_it_ran_on_other_hardware() -> None:
+    rng = random.Random(3)
+    runs = [night(number, state=RunState.BUDGET) for number in range(2)]
+    other = factories.environment()
+    other = dataclasses.replace(other, hard={**other.hard, "cpu_model": "Another CPU"})
+    first = trials(CASES[0], noisy(rng, 1e-2, 0.003, 5), run_id=runs[0].id)
+    for environment, code in ((None, 0), (other, 3)):
+        second = trials(CASES[1], noisy(rng, 1e-2, 0.003, 5), run_id=runs[1].id, environment=environment)
+        assert answer(judged(runs, [*first, *second], [other])).exit_code == code
+
+
 def test_a_night_is_a_whole_run_or_one_that_takes_turns_and_nothing_that_looked_again() -> None:
     for changes in ({}, {"reason": "manual"}, {"state": RunState.BUDGET}):
         assert is_night(night(1, **changes))

@@ -47,6 +47,43 @@ def test_too_few_trials_recommend_nothing_for_sure() -> None:
     assert all(entry.doubt == "1 trial: an interval needs 3" for entry in found)
 
 
+def test_one_trial_a_side_shows_of_nobody_that_nothing_is_faster() -> None:
+    stay = [entry for entry in _advice(*crossing_run(trials=1)) if entry.verb == "stay with"]
+    assert stay
+    for entry in stay:
+        assert not entry.settled
+        assert entry.numbers.startswith("no median is lower; the next, flex, takes ")
+        assert entry.doubt == "1 trial: an interval needs 3"
+
+
+def test_a_size_at_which_nothing_is_said_ends_the_span() -> None:
+    """In the middle eager needs as much as the others, so that it saves nothing there."""
+    run = factories.run(id="run-g", suite_data={"baseline": {"attention": "sdpa_flash"}})
+    rows = [
+        factories.result(
+            run.id, factories.case(name, seq_len=seq_len), index=index, time_s=time_s * (1 + 0.001 * index),
+            peak=2**29 if name == "eager" and seq_len != 1024 else 2**30,
+        )
+        for seq_len in (512, 1024, 2048)
+        for name, time_s in (("sdpa_flash", 1.0), ("flex", 0.8), ("eager", 1.1))
+        for index in range(3)
+    ]  # fmt: skip
+    assert [entry.where for entry in _advice(run, rows) if entry.verb == "to save memory use"] == ["seq len 512", "seq len 2048"]
+
+
+def test_who_is_shown_to_be_faster_is_named_before_a_lower_median_that_shows_nothing() -> None:
+    run = factories.run(id="run-n", suite_data={"baseline": {"attention": "sdpa_flash"}})
+    times = {"sdpa_flash": (1.0, 1.001, 1.002), "flex": (0.9, 0.901, 0.902), "eager": (0.4, 0.89, 2.4)}
+    rows = [
+        factories.result(run.id, factories.case(name), index=index, time_s=time_s)
+        for name, values in times.items()
+        for index, time_s in enumerate(values)
+    ]
+    found = _advice(run, rows)[0]
+    assert (found.verb, found.subject, found.settled) == ("use", "flex", True)
+    assert found.numbers.endswith("eager can't be told from it")
+
+
 def test_who_needs_least_memory_has_a_sentence_of_its_own_where_it_is_not_the_fastest() -> None:
     run = factories.run(id="run-m", suite_data={"baseline": {"attention": "sdpa_flash"}})
     rows = [
@@ -88,6 +125,14 @@ def test_a_search_recommends_who_comes_farthest() -> None:
         "on this machine: use full, up to seq len 65536 fits, and nothing larger was asked for; the others: plain 16384"
     )
     assert not found.settled
+
+
+def test_those_who_come_equally_far_are_named_together() -> None:
+    run, rows = search_run()
+    found = frontier_advice(_section(run, [row for row in rows if row.case.params["seq_len"] <= 16384]))
+    assert [entry.text for entry in found] == [
+        "on this machine: use plain or full, up to seq len 16384 fits, and nothing larger was asked for"
+    ]
 
 
 def test_a_training_step_comes_with_settings_for_the_trainer() -> None:

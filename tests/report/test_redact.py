@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shlex
 
 import pytest
 
@@ -103,7 +104,15 @@ def test_a_label_that_is_also_a_word_of_the_records_is_replaced_where_it_is_a_la
     assert row.case.pass_ == "forward"
 
 
-def test_a_user_called_like_a_status_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("USER", "failed")
+@pytest.mark.parametrize("label", ["acme-jane-final", "/srv/acme/final", "lovelace acme"])
+def test_a_label_goes_whole_though_a_name_or_a_folder_is_in_it(label: str) -> None:
+    run = factories.run(label=label, command=shlex.join(["bench", "run", "a.yaml", "--label", label]))
+    (shown,), _ = redacted([run], [factories.result(run.id)])
+    assert shown.command == "bench run a.yaml --label label-1"
+
+
+@pytest.mark.parametrize("user", ["failed", "seed", "case", "pass"])
+def test_a_user_called_like_a_word_of_the_records_breaks_nothing(user: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("USER", user)
     run = factories.run()
     assert redacted([run], [factories.result(run.id)])[1][0].case.workload == "attention"

@@ -7,8 +7,9 @@ import re
 
 import pytest
 
-from bench.records import Result, Run, Status
+from bench.records import Check, Result, Run, Status
 from bench.report import render_page
+from bench.report.findings import TOLERANCE_WORDS
 from bench.report.stated import KINDS
 from bench.report.statements import MAX_DEPTH, Statement, statements
 from bench.report.verify import verify_page
@@ -17,6 +18,7 @@ from tests import factories
 from tests.report.gpu_sample import gpu_run
 from tests.report.hostile import hostile
 from tests.report.step_sample import quantized_run, step_run
+from tests.report.views_sample import crossing_run
 
 NOW = "2026-01-02T04:00:00+00:00"
 
@@ -40,6 +42,35 @@ def test_every_statement_of_a_page_agrees_with_its_data(page: str) -> None:
     assert found.agreed == found.stated
     assert found.stated["ratios"] >= 12
     assert found.stated["values"] >= 60
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("Use <b>flex", "Use <b>eager"), ("× faster than", "× slower than"), (", the same memory", ", half the memory")],
+)
+def test_what_to_use_is_held_word_for_word(old: str, new: str) -> None:
+    run, results = crossing_run()
+    found = verify_page(edited(render_page([run], results, now=NOW), old, new))
+    (difference,) = found.differences
+    assert difference.what == "sentences"
+    assert "Use flex , 1.43× faster than sdpa_flash" in difference.computed
+
+
+@pytest.mark.parametrize("everybody", [True, False])
+def test_advice_of_what_declares_a_tolerance_follows_though_the_page_does_not_repeat_its_checks(everybody: bool) -> None:
+    run = factories.run(id="run-t", suite_data={"baseline": {"attention": "sdpa_flash"}})
+    declared = (Check("out", "small", 0.01, None, 0.1, True, TOLERANCE_WORDS),)
+    rows = [
+        factories.result(
+            run.id, factories.case(name), index=index, time_s=time_s * (1 + 0.001 * index),
+            **({"checks": declared} if everybody or name == "flex" else {}),
+        )
+        for name, time_s in (("sdpa_flash", 1.0), ("flex", 0.8), ("eager", 0.9))
+        for index in range(3)
+    ]  # fmt: skip
+    page = render_page([run], rows, now=NOW)
+    assert ("Where other numbers will do, use" in page) is not everybody
+    assert verify_page(page).agrees
 
 
 def test_a_ratio_that_somebody_changed_is_named_with_its_row(page: str) -> None:

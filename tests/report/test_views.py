@@ -263,6 +263,18 @@ def test_a_gpu_without_canaries_or_with_throttled_trials_is_told() -> None:
     assert not lines["canaries"].good
 
 
+def test_what_nobody_read_or_checked_is_no_zero_and_nothing_to_trust() -> None:
+    run, rows = ladder_run()
+    bare = [dataclasses.replace(row, conditions={"throttle_share": None}, checks=()) for row in rows]
+    lines = {line.name: line for line in trust(run, gather(run, bare)[0], Reach(), [])}
+    assert lines["throttling"].text == "0 of 0 trials at some time saw a reason for lower clocks; of 18 it is not known"
+    assert lines["numbers"].text.endswith("0 failed, 6 with a time held against nothing")
+    assert not lines["throttling"].good
+    assert not lines["numbers"].good
+    read = [dataclasses.replace(row, conditions={"throttle_share": {}}) for row in rows]
+    assert {line.name: line for line in trust(run, gather(run, read)[0], Reach(), [])}["throttling"].good
+
+
 def test_the_method_has_fifteen_lines_with_the_parameters_of_the_run() -> None:
     run, rows = everything(trials=1)
     lines = method(run[0], gather(run[0], rows)[0])

@@ -56,7 +56,7 @@ def test_with_time_for_two_rows_a_night_every_row_is_measured_within_its_turn_an
     assert sorted(map(str, seen)) == sorted(["64", "96", "128", "160", "192"])
 
 
-def test_when_a_case_was_measured_last_is_read_from_its_suites_rows_with_numbers(tmp_path: Path) -> None:
+def test_when_a_case_was_looked_at_last_is_read_from_its_suites_rows_however_they_ended(tmp_path: Path) -> None:
     case, other = factories.case(), factories.case("sdpa_flash")
     with Store.open(tmp_path / "bench.db") as store:
         for number, suite in enumerate(("attention", "attention", "another")):
@@ -65,4 +65,23 @@ def test_when_a_case_was_measured_last_is_read_from_its_suites_rows_with_numbers
             moment = f"2026-01-0{number + 1}T00:00:00+00:00"
             store.add_result(factories.result(run.id, case, started_at=moment))
             store.add_result(factories.result(run.id, other, started_at=moment, status=Status.OOM))
-        assert last_measured(store, "attention") == {case.key: "2026-01-02T00:00:00+00:00"}
+        newest = "2026-01-02T00:00:00+00:00"
+        assert last_measured(store, "attention") == {case.key: newest, other.key: newest}
+
+
+def test_a_subject_that_never_runs_keeps_no_block_in_front_of_the_others(tmp_path: Path) -> None:
+    """As where a package is not installed: each block has a row of it, and none has a number."""
+    plan, suite = planned(tmp_path)
+    seen: list[object] = []
+    with Store.open(tmp_path / "bench.db") as store:
+        for night in range(3):
+            run = factories.run(suite=suite.name)
+            store.add_run(run)
+            for block in in_turns(plan, suite, last_measured(store, suite.name), ()).blocks[:2]:
+                seen.append(block[0].case.params["seq_len"])
+                for case in {trial.case.key: trial.case for trial in block}.values():
+                    status = Status.OK if case.subject_label == "eager" else Status.UNAVAILABLE
+                    store.add_result(
+                        factories.result(run.id, case, started_at=f"2026-01-0{night + 1}T00:00:00+00:00", status=status)
+                    )
+    assert sorted(map(str, seen)) == sorted(["32", "64", "96", "128", "160", "192"])
