@@ -6,6 +6,8 @@
 
 .ONESHELL:
 SHELL := /bin/sh
+# What is called by a job stays silent, also where make calls make.
+MAKEFLAGS += --no-print-directory
 .SHELLFLAGS := -euc
 .DEFAULT_GOAL := help
 .PHONY: help nightly bench env env-dev test check report clean soak flash-attn plan

@@ -11,6 +11,8 @@ from bench.plan.sources import strange_versions
 from bench.plan.spec import ModelSpec, PlanError, TrainSpec
 from bench.plan.terms import Prediction
 
+OFFLOAD_OF_SLOT: Mapping[str, str] = {"none": "none", "optimizer_cpu": "optimizer", "parameters_optimizer_cpu": "parameters"}
+"""What fills the slot `offloading` to the word of the plan; other places have no formulas."""
 UNKNOWN_WORKSPACES: Mapping[str, str] = {
     "sdpa_cudnn": "workspaces of cuDNN's attention",
     "flash_attn4": "fp32 sums of FlashAttention-4's backward",
@@ -26,6 +28,11 @@ def predict(case_params: Mapping[str, Any], subject: Mapping[str, str]) -> Predi
     model = ModelSpec(**{"name": str(case_params.get("model") or "model"), **sizes})
     known = {field.name for field in fields(TrainSpec)}
     said = {name: value for name, value in case_params.items() if name in known and value is not None}
+    subject = dict(subject)
+    offloading = subject.pop("offloading", "none")
+    if offloading not in OFFLOAD_OF_SLOT:
+        raise PlanError(f"offloading: the memory model has no formulas for {offloading!r}; it has {', '.join(OFFLOAD_OF_SLOT)}")
+    subject["offload"] = OFFLOAD_OF_SLOT[offloading]
     unknown = sorted(set(subject) - known)
     if unknown:
         raise PlanError(f"the memory model knows no slot {', '.join(unknown)}")

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from bench.catalogue import load_catalogue
 from bench.plan import ModelSpec, PlanError, TrainSpec, model_named, predict, predict_step, sources
-from bench.plan.spec import DEFAULTS, MODELLED
+from bench.plan.predict import OFFLOAD_OF_SLOT
+from bench.plan.spec import DEFAULTS, MODELLED, SHARDINGS
 from bench.workloads.precision import NUMERICS
 from bench.workloads.train_step import WORKLOAD
 
@@ -25,8 +27,11 @@ CONFIG = {
 
 
 def test_slots_and_defaults_are_those_of_the_workload() -> None:
-    assert set(MODELLED) == set(WORKLOAD.slots)
-    assert dict(DEFAULTS) == dict(WORKLOAD.defaults)
+    of_several = {"sharding": "none", "offloading": "none"}  # which have words of their own in a plan
+    assert {*MODELLED, *of_several} == set(WORKLOAD.slots)
+    assert {**DEFAULTS, **of_several} == dict(WORKLOAD.defaults)
+    assert set(OFFLOAD_OF_SLOT) <= set(load_catalogue().implementations("offloading"))
+    assert {*SHARDINGS} <= set(load_catalogue().implementations("sharding"))
     assert set(MODELLED["precision"]) == set(NUMERICS)
 
 

@@ -102,5 +102,9 @@ def test_the_suites_of_the_grid_are_valid_and_ask_for_each_configuration_once(tm
     assert found == wanted
     for case in asked[:3]:
         prediction = predict(case.params, case.subject)
-        train = TrainSpec(seq_len=int(str(case.params["seq_len"])), batch=int(str(case.params["batch"])), **case.subject)
+        train = TrainSpec(
+            seq_len=int(str(case.params["seq_len"])),
+            batch=int(str(case.params["batch"])),
+            **{slot: case.subject[slot] for slot in DEFAULTS},
+        )
         assert prediction == predict_step(model_named(str(case.params["model"])), train)

@@ -267,7 +267,7 @@ def test_the_copy_for_a_loss_that_overwrites_is_made_before_the_call() -> None:
     [
         ("cross_entropy", "liger", "liger_kernel.transformers.functional"),
         ("linear_cross_entropy", "liger", "liger_kernel.transformers.functional"),
-        ("distillation_loss", "liger", "liger_kernel.transformers.fused_linear_jsd"),
+        ("distillation_loss", "liger", "liger_kernel.ops.fused_linear_jsd"),
         ("distillation_loss", "liger_chunked", "liger_kernel.chunked_loss"),
         ("preference_loss", "liger_chunked", "liger_kernel.chunked_loss"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -168,11 +169,19 @@ def test_inductors_chunker_cuts_and_is_right(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_computation_that_inductor_does_not_cut_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
     torch._dynamo.reset()  # trials have a process each, and these share one with its limit of recompilations
+    from torch._dynamo.utils import counters
     from torch._inductor import metrics
+    from torch._inductor.utils import fresh_cache
 
+    # What tests before this one counted and compiled is not this one's.
     monkeypatch.setattr(metrics, "num_auto_chunking", 0)
+    monkeypatch.setitem(counters, "aot_autograd", Counter())
     loss = built("compiled_chunked")
-    with torch.no_grad(), pytest.raises(Unsupported, match="did not cut"):  # without a backward there is nothing to cut for it
+    with (
+        fresh_cache(),
+        torch.no_grad(),
+        pytest.raises(Unsupported, match="did not cut"),
+    ):  # without a backward there is nothing to cut for it
         loss(*inputs_of(dtype=torch.float32))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bench.declare import implementation
+from bench.declare import Unavailable, implementation
 from bench.workloads.cross_entropy._labels import IGNORED
 from bench.workloads.distillation_loss import WEIGHT_OF_TEACHER, DistillationSpec
 
@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 )
 def liger(spec: DistillationSpec) -> Any:
     """`liger_kernel.ops.fused_linear_jsd.LigerFusedLinearJSDFunction` with `nvidia-triton`, its name of Triton's kernels anywhere."""
-    from liger_kernel.ops.fused_linear_jsd import LigerFusedLinearJSDFunction
+    try:
+        from liger_kernel.ops.fused_linear_jsd import LigerFusedLinearJSDFunction
+    except ImportError as error:
+        if error.name is not None and not error.name.startswith("liger_kernel"):
+            raise
+        raise Unavailable(f"this liger-kernel has its loss elsewhere: {error}") from error
 
     def loss(
         hidden: torch.Tensor, weight: torch.Tensor, teacher_hidden: torch.Tensor, teacher_weight: torch.Tensor, labels: torch.Tensor
