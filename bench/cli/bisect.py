@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import database_option, json_option
+from bench.cli.options import database_option, json_option, no_wait_option
 from bench.cli.terminal import note, say, say_json
 from bench.errors import BenchError
 from bench.plaintext import plain
@@ -34,7 +34,7 @@ GIT_GOOD, GIT_BAD, GIT_SKIP, GIT_ABORT, INTERRUPTED = 0, 1, 125, 128, 130
     "--pairs", type=click.IntRange(3, 64), default=6, show_default=True, metavar="N", help="Processes of each version at a time."
 )
 @click.option("--step", is_flag=True, help="Judge only what lies here: exit 0 good, 1 bad, 125 could not be judged, 128 stop.")
-@click.option("--no-wait", is_flag=True, help="Fail where another run holds the device, instead of waiting for it.")
+@no_wait_option
 @database_option
 @json_option
 def bisect(

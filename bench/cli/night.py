@@ -12,7 +12,7 @@ import click
 
 from bench.cli.brief import Judged
 from bench.cli.compare import render
-from bench.cli.options import database_option, duration, plugin_option
+from bench.cli.options import database_option, duration, every_option, no_wait_option, pairs_option, plugin_option
 from bench.cli.regress import Unjudged
 from bench.cli.terminal import note
 from bench.plaintext import plain
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from bench.store import Store
     from bench.suite import Filter
 
-EVERY = "24h"
 CONFIRM_SHARE = 0.2
 """Of the budget, what is kept for measuring suspects again."""
 INTERRUPTED, NOTHING_OK, TROUBLE = 130, 3, 2
@@ -55,18 +54,9 @@ ENDINGS = {"text": "txt", "json": "json", "markdown": "md", "junit": "xml", "htm
     metavar="K=V",
     help="With a budget: cases that are measured every night, before all others.",
 )
-@click.option(
-    "--pairs",
-    type=click.IntRange(3, 64),
-    default=8,
-    show_default=True,
-    metavar="N",
-    help="Processes of each version for a suspect.",
-)
-@click.option(
-    "--every", metavar="TIME", callback=duration, default=EVERY, show_default=True, help="How far apart nights are meant to be."
-)
-@click.option("--no-wait", is_flag=True, help="Fail where another run holds the device, instead of waiting for it.")
+@pairs_option
+@every_option
+@no_wait_option
 @click.option(
     "--fail-on",
     type=click.Choice(["worse", "ambiguous", "never"]),

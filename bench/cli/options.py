@@ -87,3 +87,17 @@ def plugin_option(function: F) -> F:
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="A lone Python file that declares implementations. Can be repeated.",
     )(function)
+
+
+no_wait_option = click.option("--no-wait", is_flag=True, help="Fail where another run holds the device, instead of waiting for it.")
+pairs_option = click.option(
+    "--pairs",
+    type=click.IntRange(3, 64),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="Processes of each version for a suspect.",
+)
+every_option = click.option(
+    "--every", metavar="TIME", callback=duration, default="24h", show_default=True, help="How far apart nights are meant to be."
+)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bench.cli.compare import render, verdict_options, write
-from bench.cli.options import database_option, database_words, duration
+from bench.cli.options import database_option, database_words, duration, every_option, no_wait_option, pairs_option
 from bench.cli.terminal import note
 from bench.plaintext import plain
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from bench.run import Progress
     from bench.store import Store
 
-DAY = "24h"
 INTERRUPTED = 130
 
 
@@ -32,21 +31,12 @@ INTERRUPTED = 130
     show_default=True,
     help="Measure every suspect again, in turn with the last good version, where it was measured here.",
 )
-@click.option(
-    "--pairs",
-    type=click.IntRange(3, 64),
-    default=8,
-    show_default=True,
-    metavar="N",
-    help="Processes of each version for a suspect.",
-)
+@pairs_option
 @click.option(
     "--budget", metavar="TIME", callback=duration, help="For measuring again, the largest changes first: 90s, 20m, 1h30m."
 )
-@click.option("--no-wait", is_flag=True, help="Fail where another run holds the device, instead of waiting for it.")
-@click.option(
-    "--every", metavar="TIME", callback=duration, default=DAY, show_default=True, help="How far apart nights are meant to be."
-)
+@no_wait_option
+@every_option
 @verdict_options
 @database_option
 def regress(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bench.cli.options import database_option, json_option, spell_duration
+from bench.cli.options import database_option, json_option, no_wait_option, spell_duration
 from bench.cli.terminal import note, say, say_json, table
 from bench.plaintext import plain
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--device", metavar="D", help="auto, cuda, cuda:N, cpu or cpu-interpreter. Default: the kind that it was measured on."
 )
-@click.option("--no-wait", is_flag=True, help="Fail where another run holds the device, instead of waiting for it.")
+@no_wait_option
 @database_option
 @json_option
 def rerun(result: str, trials: int | None, device: str | None, no_wait: bool, database: str, as_json: bool) -> int:

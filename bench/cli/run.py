@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bench.cli.options import database_option, duration, json_option, plugin_option
+from bench.cli.options import database_option, duration, json_option, no_wait_option, plugin_option
 from bench.cli.planning import plan_all, plan_data, say_plan
 from bench.cli.report import demand_writable
 from bench.cli.session import Session
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 @click.option(
     "--seed", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Seed of the order and of all inputs. Default: a new one."
 )
-@click.option("--no-wait", is_flag=True, help="Fail where another run holds the device, instead of waiting for it.")
+@no_wait_option
 @database_option
 @click.option(
     "--report",

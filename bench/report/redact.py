@@ -34,7 +34,7 @@ from bench.records import (
     load,
 )
 from bench.store.anonymous import anonymous_result, anonymous_run
-from bench.store.public_text import Owner, short_paths
+from bench.store.public_text import NOBODY, SHORTEST_NAME, Owner, short_paths
 
 _HEX = r"[0-9a-fA-F]"
 _UUID = re.compile(rf"(?<![0-9A-Za-z])((?:GPU|MIG)-)?({_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}})(?![0-9A-Za-z])")
@@ -42,25 +42,9 @@ _GPU_WORD = re.compile(rf"(?<![0-9A-Za-z])gpu-{_HEX}{{12}}(?![0-9A-Za-z])")
 """How a published row names a GPU."""
 _ADDRESS = re.compile(r"(?<![\w.+-])([\w.+-]{1,64})@([A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8})(?![\w-])")
 """Its host has a dot: a model's weights are named `name@hash`."""
-_SHORTEST = 3
-_ORDINARY = frozenset(
+_ORDINARY = NOBODY | frozenset(
     (
-        *(
-            "root",
-            "user",
-            "host",
-            "localhost",
-            "admin",
-            "ubuntu",
-            "runner",
-            "test",
-            "bench",
-            "stepbench",
-            "torch",
-            "python",
-            "cuda",
-        ),
-        *("cpu", "nvidia", "git", "github", "github.com", "info", "support", "noreply"),
+        *("cpu", "git", "github", "github.com", "info", "support", "noreply"),
         *(str(word) for kind in (Status, Pass, RunState) for word in kind),
         *(name for metric in METRICS.values() for name in (metric.name, metric.unit)),
     )
@@ -144,7 +128,7 @@ def _names(data: Sequence[Json], words: _Words) -> list[tuple[re.Pattern[str], s
     kinds = dict.fromkeys(hosts, "host") | dict.fromkeys(users, "user")
     made = []
     for name in sorted(kinds, key=lambda name: (-len(name), name)):
-        if len(name) >= _SHORTEST and name.lower() not in _ORDINARY:
+        if len(name) >= SHORTEST_NAME and name.lower() not in _ORDINARY:
             # A host is the same with and without its domain.
             word = words.word("user", name) if kinds[name] == "user" else words.word("host", name.split(".")[0])
             made.append((re.compile(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", re.IGNORECASE), word))

@@ -18,8 +18,8 @@ from pathlib import Path, PurePosixPath
 import bench
 from bench.records import Json
 
-_SHORTEST_NAME = 3
-_NOBODY = frozenset(
+SHORTEST_NAME = 3
+NOBODY = frozenset(
     (
         "root",
         "user",
@@ -90,7 +90,7 @@ def _user_names() -> Iterator[str]:
 
 
 def _telling(names: set[str]) -> tuple[str, ...]:
-    found = {name for name in names if len(name) >= _SHORTEST_NAME and name.lower() not in _NOBODY}
+    found = {name for name in names if len(name) >= SHORTEST_NAME and name.lower() not in NOBODY}
     return tuple(sorted(found, key=lambda name: (-len(name), name)))
 
 
