@@ -156,6 +156,11 @@ class TrainSpec:
             raise PlanError(f"the optimizer can be offloaded by itself under zero1, zero2 and zero3, not under {self.sharding}")
         if self.linear != "plain" and self.adaptation == "full":
             raise PlanError(f"linear {self.linear} freezes its weights, so something else must learn: use it with adaptation lora")
+        if self.linear != "plain" and self.numerics.autocast:
+            raise PlanError(
+                f"under autocast layers of linear {self.linear} give back the dtype that they were given, so half of the activations"
+                " are fp32; that is not modelled: use precision bf16_pure"
+            )
         if self.optimizer == "adafactor" and self.sharding.startswith("zero"):
             raise PlanError(
                 "ZeRO gives the optimizer flat pieces of the weights, of whose rows and columns Adafactor knows nothing"
@@ -170,6 +175,12 @@ class TrainSpec:
             raise PlanError(f"{self.optimizer} does not take the sharded tensors of fsdp2; adamw8bit_ao does")
         if self.dropout and self.attention == "flex":
             raise PlanError("FlexAttention has no dropout")
+        if self.checkpointing == "selective" and self.rope == "liger":
+            raise PlanError("Liger's rotation writes over queries and keys, which selective checkpointing keeps; use rope eager")
+        if self.checkpointing == "selective" and self.attention == "flex":
+            raise PlanError(
+                "FlexAttention is compiled, and what selective checkpointing keeps of it is not modelled; use sdpa_flash"
+            )
 
     def demand_kernels_of_cuda(self) -> None:
         """Raises PlanError for an attention that has no kernel on CUDA for the dtype."""

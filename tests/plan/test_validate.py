@@ -13,6 +13,8 @@ from bench.plan import TrainSpec, model_named, predict, predict_step
 from bench.plan.grid import configurations, redrawn, suites
 from bench.plan.spec import DEFAULTS
 from bench.plan.validate import Measured, compare
+from bench.records import Status
+from bench.run.preflight import preflight
 from bench.suite import expand, load_suite
 
 PARAMS: dict[str, Any] = {**asdict(model_named("llama-3.2-1b")), "model": "llama-3.2-1b", "seq_len": 2048, "batch": 2}
@@ -66,12 +68,31 @@ def test_the_grid_has_forty_chosen_configurations_and_the_twenty_that_its_seed_d
     assert len({str(sorted(entry.written.items())) for entry in grid}) == 60
 
 
+def test_the_chosen_configurations_hold_every_technique_that_the_model_is_judged_by() -> None:
+    chosen = [entry for entry in configurations() if entry.part == "development"]
+    wanted = {
+        "attention": {"eager", "sdpa_flash", "flex"},
+        "rms_norm": {"eager", "liger"},
+        "checkpointing": {"none", "full", "selective"},
+        "precision": {"bf16_pure", "bf16_amp", "fp32"},
+        "optimizer": {"adamw_foreach", "adamw_fused", "adamw8bit_bnb"},
+        "adaptation": {"full", "lora"},
+        "linear": {"plain", "nf4_bnb", "nf4_bnb_double"},
+    }
+    for slot, names in wanted.items():
+        assert names <= {getattr(entry.train, slot) for entry in chosen}, slot
+    assert {"llama-3.2-1b", "llama-3-8b"} <= {entry.model.name for entry in chosen}
+    assert len({(entry.train.seq_len, entry.train.batch) for entry in chosen}) > 3
+
+
 def test_every_configuration_of_the_grid_is_predicted() -> None:
     peaks = [predict_step(entry.model, entry.train).peak_bytes for entry in configurations()]
     assert all(2**30 < peak < 140 * 2**30 for peak in peaks)
 
 
-def test_the_suites_of_the_grid_are_valid_and_ask_for_each_configuration_once(tmp_path: Path) -> None:
+def test_the_suites_of_the_grid_are_valid_and_ask_for_each_configuration_once_and_no_declaration_refuses_one(
+    tmp_path: Path,
+) -> None:
     catalogue = load_catalogue()
     asked = []
     for name, text in suites(configurations()):
@@ -79,6 +100,7 @@ def test_the_suites_of_the_grid_are_valid_and_ask_for_each_configuration_once(tm
         path.write_text(text)
         asked += expand(load_suite(path, catalogue), catalogue, device="cuda").cases
     assert len(asked) == 60
+    assert not [case for case in asked if (known := preflight(case, catalogue)) is not None and known.status is Status.UNSUPPORTED]
     wanted = {
         (
             entry.model.name,
