@@ -60,7 +60,7 @@ def render(comparison: Comparison, answer: Answer, format_: str, *, everything: 
     if format_ == "html":
         from bench.cli.options import database_words
         from bench.cli.verdicts import alarm_lines, row_namer, side_line
-        from bench.report.judged import judged_page
+        from bench.report.outputs.judged import judged_page
 
         sides = side_line(comparison.first), side_line(comparison.second)
         cases = [one.series.case for one in comparison.verdicts] + [one.series.case for one in comparison.waiting]

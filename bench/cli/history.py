@@ -112,7 +112,7 @@ def _data(history: History) -> dict[str, Any]:
 
 def _list(found: Sequence[History]) -> None:
     from bench.cli.verdicts import row_namer
-    from bench.report.units import in_unit, metric_unit
+    from bench.report.numbers.units import in_unit, metric_unit
 
     name = row_namer(one.series.case for one in found)
     ordered = sorted(found, key=lambda one: (not any(step.is_event for step in one.steps), -len(one.points)))
@@ -143,7 +143,7 @@ def step_words(step: Step) -> str:
 def _show(history: History, pinned: str | None) -> None:
     from bench.cli.verdicts import row_namer
     from bench.judge.history import FEWEST_FOR_STEPS
-    from bench.report.units import in_unit, metric_unit
+    from bench.report.numbers.units import in_unit, metric_unit
 
     series, points = history.series, history.points
     unit = metric_unit(series.metric)

@@ -85,7 +85,7 @@ def _page(runs: Sequence[Run], results: Sequence[Result], kind: str, wishes: Wis
 
     if kind == "html" and wishes.figures is None:
         return room.render_page(runs, results, now=wishes.now).encode("utf-8", "backslashreplace")
-    from bench.report.drawn import collected, figure_files
+    from bench.report.outputs.drawn import collected, figure_files
 
     with collected() as drawings:
         page = room.render_page(runs, results, now=wishes.now)
@@ -93,7 +93,7 @@ def _page(runs: Sequence[Run], results: Sequence[Result], kind: str, wishes: Wis
         _write_figures(wishes.figures, figure_files(drawings, runs, results))
     if kind != "eml":
         return page.encode("utf-8", "backslashreplace")
-    from bench.report.mail import BadHeader, Headers, render_mail
+    from bench.report.outputs.mail import BadHeader, Headers, render_mail
 
     headers = Headers(wishes.sender, wishes.to, wishes.subject)
     attached = Path(name).with_suffix(".html").name
@@ -234,7 +234,7 @@ def report(runs: tuple[str, ...], output: Path | None, format_: str | None, data
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     now = _end_of(chosen) if given["sources"] and not epoch else _rendered_at(epoch)
     if given["redact"]:
-        from bench.report.redact import redacted
+        from bench.report.trust.redact import redacted
 
         chosen, results = redacted(chosen, results)
     target = output or Path("reports") / f"{file_word(chosen[0].suite)}-{chosen[0].id[:13]}{SUFFIX[kind]}"

@@ -71,7 +71,7 @@ def _words(counts: Mapping[str, int]) -> str:
 
 def _comparison(old: Mapping[str, float], new: Mapping[str, float]) -> str:
     from bench.metrics import METRICS
-    from bench.report.units import in_unit, ratio
+    from bench.report.numbers.units import in_unit, ratio
 
     rows = []
     for name, metric in METRICS.items():

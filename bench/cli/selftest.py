@@ -18,7 +18,7 @@ WORDS = {"pass": "pass", "miss": "MISS", "cannot_tell": "can't tell here"}
 
 
 def _number(value: float | None, unit: str) -> str:
-    from bench.report.units import TIME, digits, scaled
+    from bench.report.numbers.units import TIME, digits, scaled
 
     if value is None:
         return ""

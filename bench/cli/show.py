@@ -138,8 +138,8 @@ def _section(title: str, lines: Iterable[str]) -> None:
 
 def _show_result(store: Store, result: Result, *, whole_log: bool, as_json: bool) -> None:
     from bench.records import dump
-    from bench.report.memory import EXPLAINED
-    from bench.report.units import fact, flatten, scientific
+    from bench.report.numbers.memory import EXPLAINED
+    from bench.report.numbers.units import fact, flatten, scientific
 
     if as_json:
         say_json(dump(result))
@@ -197,8 +197,8 @@ def _show_result(store: Store, result: Result, *, whole_log: bool, as_json: bool
 
 def _explained_lines(result: Result) -> list[str]:
     """What the pass that explains the peak found beside the causes, which stand among the measurements."""
-    from bench.report.memory import EXPLAINED, read_explained
-    from bench.report.units import size
+    from bench.report.numbers.memory import EXPLAINED, read_explained
+    from bench.report.numbers.units import size
 
     found = read_explained(result.conditions.get(EXPLAINED))
     if found is None:
@@ -212,7 +212,7 @@ _SHOWN_AXES = frozenset({"pass", "dtype", "device", "cache", "timer", "world_siz
 
 
 def _measurement_line(measurement: Any) -> str:
-    from bench.report.units import in_unit, range_in_unit
+    from bench.report.numbers.units import in_unit, range_in_unit
     from bench.stats import median
 
     samples, unit = measurement.samples, measurement.unit

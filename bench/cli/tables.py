@@ -11,7 +11,7 @@ from bench.plaintext import plain
 
 if TYPE_CHECKING:
     from bench.records import Case, Result, Run, Scalar, TrialKey
-    from bench.report.summary import CaseSummary, Spread
+    from bench.report.numbers.summary import CaseSummary, Spread
 
 
 def _axes(cases: Sequence[Case]) -> tuple[list[str], dict[str, Scalar]]:
@@ -37,7 +37,7 @@ def _value(case: Case, axis: str) -> Scalar:
 
 
 def _spread(value: Spread | None, unit: str) -> tuple[str, str]:
-    from bench.report.units import in_unit, range_in_unit
+    from bench.report.numbers.units import in_unit, range_in_unit
 
     if value is None:
         return "", ""
@@ -45,7 +45,7 @@ def _spread(value: Spread | None, unit: str) -> tuple[str, str]:
 
 
 def _line(summary: CaseSummary, axes: Sequence[str], memory: str, found: Sequence[str]) -> tuple[str, ...]:
-    from bench.report.units import metric_unit
+    from bench.report.numbers.units import metric_unit
 
     time, time_range = _spread(summary.values.get("time_s"), "s")
     peak, _ = _spread(summary.values.get(memory), "byte")
@@ -59,10 +59,10 @@ def _line(summary: CaseSummary, axes: Sequence[str], memory: str, found: Sequenc
 
 def case_table(run: Run, results: Sequence[Result]) -> str:
     """The cases of `run`, subjects of one point beside each other; axes that never change stand above."""
-    from bench.report.figures import TITLES
-    from bench.report.findings import found_in, title
-    from bench.report.memory import compared_memory
-    from bench.report.summary import summarize
+    from bench.report.drawing.figures import TITLES
+    from bench.report.numbers.findings import found_in, title
+    from bench.report.numbers.memory import compared_memory
+    from bench.report.numbers.summary import summarize
 
     summaries = summarize(run, results)
     if not summaries:
@@ -91,7 +91,7 @@ def _order(result: Result, axes: Sequence[str]) -> tuple[tuple[int, float, str],
 def status_line(results: Sequence[Result]) -> str:
     """`12 ok, 4 unavailable, 1 set aside`: how many rows ended how, in the order of the list of statuses; excluded ones apart."""
     from bench.records import Status
-    from bench.report.summary import SET_ASIDE
+    from bench.report.numbers.summary import SET_ASIDE
 
     counts = Counter(result.status for result in results if not result.excluded_reason)
     aside = len(results) - counts.total()
@@ -106,12 +106,12 @@ def trials_with_row(keys: Iterable[TrialKey]) -> int:
 
 def answers(run: Run, results: Sequence[Result], *, at_length: bool = False) -> list[str]:
     """What was lowest where, and what is doubtful: a sentence each; at length also how values grow, and who is beaten by nobody."""
-    from bench.report.answers import questions, readings
-    from bench.report.doubts import doubts
-    from bench.report.layout import sections
-    from bench.report.pareto import front_of, front_words
-    from bench.report.rates import growth_words
-    from bench.report.summary import summarize
+    from bench.report.answers.readings import questions, readings
+    from bench.report.numbers.layout import sections
+    from bench.report.numbers.rates import growth_words
+    from bench.report.numbers.summary import summarize
+    from bench.report.trust.doubts import doubts
+    from bench.report.views.pareto import front_of, front_words
 
     cases = summarize(run, results)
     lines = []

@@ -57,7 +57,7 @@ def _value(case: Case, axis: str) -> Scalar:
 
 def _number(value: float | None, metric: str) -> str:
     from bench.judge.thresholds import ERROR_SHARE
-    from bench.report.units import digits, in_unit, metric_unit
+    from bench.report.numbers.units import digits, in_unit, metric_unit
 
     if value is None:
         return "–"
@@ -65,7 +65,7 @@ def _number(value: float | None, metric: str) -> str:
 
 
 def _ratio(ratio: Ratio | None) -> tuple[str, str]:
-    from bench.report.units import EN_DASH
+    from bench.report.numbers.units import EN_DASH
 
     if ratio is None:
         return "–", "–"

@@ -13,7 +13,7 @@ from bench.errors import StoreError
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
-    from bench.report.verify import Difference, Verification
+    from bench.report.recompute.verify import Difference, Verification
 
 AGREES, DIFFERS, NOTHING_STATED = 0, 1, 3
 SHOWN = 20
@@ -38,7 +38,7 @@ def verify(page: Path, everything: bool, as_json: bool) -> int:
 
     Exit code 0: all agree; 1: something differs; 2: no report of bench, or one that is damaged; 3: it states nothing.
     """
-    from bench.report.verify import verify_page
+    from bench.report.recompute.verify import verify_page
     from bench.store.page_data import NoPage, page_text
 
     try:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bench.records import Run
-from bench.report.page import render_page
-from bench.report.texts import render_markdown, rows_csv, rows_json
+from bench.report.outputs.page import render_page
+from bench.report.outputs.texts import render_markdown, rows_csv, rows_json
 
 if TYPE_CHECKING:
     from bench.store import Store

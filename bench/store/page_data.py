@@ -1,7 +1,7 @@
 """Reads the data inside a report page, which somebody may have mailed: within limits, nothing executed, nothing taken on trust.
 
-`bench/report/island.py` writes it, and says there what stands where. A page of another program, of an older version, or with data that do
-not fit together raises NoPage in words.
+`bench/report/recompute/island.py` writes it, and says there what stands where. A page of another program, of an older version, or with data
+that do not fit together raises NoPage in words.
 """
 
 from __future__ import annotations
@@ -12,21 +12,47 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bench.records import Case, Cost, Environment, Json, Pass, Run, Scalar, Status, load
+from bench.records import Case, Check, Cost, Environment, Json, Pass, Run, Scalar, Status, load
 from bench.store.source import MAX_DEPTH, MAX_DOCUMENT_BYTES, deeper_than, parsed
 
-SCHEMA = 2
+SCHEMA = 3
 BEGINNING, END = '<script type="application/json" id="data">', "</script>"
 MAX_ROWS = 100_000
 SET_ASIDE = "set aside"
 _CASE_FIELDS = ("workload", "workload_version", "pass", "dtype", "device", "cache", "timer", "world_size")
 _TRIAL_FIELDS = frozenset(
-    ("case", "result", "index", "attempt", "status", "reason", "samples", "environment", "method", "gpu", "busy_share", "at_s")
+    (
+        *(
+            "case",
+            "result",
+            "index",
+            "attempt",
+            "status",
+            "reason",
+            "samples",
+            "environment",
+            "method",
+            "gpu",
+            "busy_share",
+            "at_s",
+        ),
+        *("conditions", "checks"),
+    )
 )
 
 
 class NoPage(ValueError):
     """A text that is no report page of ours, or one whose data cannot be read; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageChecks:
+    """How many comparisons a trial had, and those of them that came nearest to their limit."""
+
+    count: int
+    tolerated: bool
+    """Whether one was held against a tolerance that the implementation declares."""
+    shown: tuple[Check, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +74,22 @@ class PageTrial:
     """How busy the machine was, where other processes were."""
     at_s: float | None
     """When it began, after its run did."""
+    conditions: Mapping[str, Json]
+    """What of them speaks for or against the trial."""
+    checks: PageChecks | None
     medians: Mapping[str, float]
+    by_rank: Mapping[int, Mapping[str, float]]
+    """The same of each rank, where there were several."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageAside:
+    """A row that no value of its case uses."""
+
+    case: int
+    index: int
+    attempt: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +118,14 @@ class PageData:
 
     generated_at: str
     written_by: str
+    depth: str
+    """How much the page tells of each row: `full`, `light` or `brief`."""
     runs: tuple[Run, ...]
     environments: tuple[Environment, ...]
     metrics: tuple[str, ...]
     cases: tuple[PageCase, ...]
     trials: tuple[PageTrial, ...]
+    aside: tuple[PageAside, ...]
 
 
 def page_text(path: Path) -> str:
@@ -187,8 +231,60 @@ def _read(data: Mapping[str, Json]) -> PageData:
     points = _rows(data["points"], "points")
     case_rows = _rows(data["cases"], "cases")
     cases = tuple(_case(data, row, runs, points, case_rows) for row in case_rows)
-    trials = tuple(_trial(data, row, cases, environments, metrics) for row in _rows(data["trials"], "trials"))
-    return PageData(_text(data["generated_at"]), _text(data["written_by"]), runs, environments, metrics, cases, trials)
+    trial_rows = _rows(data["trials"], "trials")
+    ranks = _ranks(_rows(data["ranks"], "ranks"), trial_rows)
+    checks = tuple(_checks(told) for told in data["checks"])
+    conditions = tuple(_object(told) for told in data["conditions"])
+    trials = tuple(
+        _trial(data, row, cases, environments, metrics, conditions, checks, ranks.get(place, {}))
+        for place, row in enumerate(trial_rows)
+    )
+    aside = tuple(
+        PageAside(
+            _place(row["case"], cases, "case"), _whole(row["index"], "index"), _whole(row["attempt"], "attempt"), _text(row["why"])
+        )
+        for row in _rows(data["aside"], "rows that are set aside")
+    )
+    return PageData(
+        _text(data["generated_at"]),
+        _text(data["written_by"]),
+        _text(data["depth"]),
+        runs,
+        environments,
+        metrics,
+        cases,
+        trials,
+        aside,
+    )
+
+
+def _object(told: Json) -> Mapping[str, Json]:
+    if not isinstance(told, dict):
+        _refuse("conditions that are no names with values")
+    return told
+
+
+def _checks(told: Json) -> PageChecks:
+    count, tolerated, *shown = told
+    if _whole(count, "comparisons") > MAX_ROWS or not isinstance(tolerated, bool):
+        _refuse("checks that are none")
+    return PageChecks(count, tolerated, tuple(_check(*one) for one in shown))
+
+
+def _check(tensor: Json, at: Json, error: Json, plain_error: Json, limit: Json, passed: Json) -> Check:
+    if not isinstance(passed, bool):
+        _refuse(f"a check that {passed!r}")
+    first, second, third = (_optional(value, _number) for value in (error, plain_error, limit))
+    return Check(_text(tensor), _text(at), first, second, third, passed)
+
+
+def _ranks(rows: Sequence[Mapping[str, Json]], trials: Sequence[Any]) -> dict[int, dict[int, dict[str, float]]]:
+    """By trial and rank."""
+    found: dict[int, dict[int, dict[str, float]]] = {}
+    for row in rows:
+        own = {_text(name): _number(value) for name, value in row.items() if name not in ("trial", "rank") and value is not None}
+        found.setdefault(_place(row["trial"], trials, "trial"), {})[_whole(row["rank"], "rank")] = own
+    return found
 
 
 def _case(
@@ -243,6 +339,9 @@ def _trial(
     cases: Sequence[PageCase],
     environments: Sequence[Environment],
     metrics: Sequence[str],
+    conditions: Sequence[Mapping[str, Json]],
+    checks: Sequence[PageChecks],
+    by_rank: Mapping[int, Mapping[str, float]],
 ) -> PageTrial:
     unknown = row.keys() - _TRIAL_FIELDS - set(metrics)
     if unknown:
@@ -264,5 +363,8 @@ def _trial(
         gpu=_optional(row["gpu"], lambda found: _text(data["gpus"][_place(found, data["gpus"], "GPU")])),
         busy_share=_optional(row["busy_share"], _number),
         at_s=_optional(row["at_s"], _number),
+        conditions=conditions[_place(row["conditions"], conditions, "conditions")],
+        checks=_optional(row["checks"], lambda found: checks[_place(found, checks, "checks")]),
+        by_rank=by_rank,
         medians={name: _number(row[name]) for name in metrics if row[name] is not None},
     )

@@ -6,11 +6,11 @@ import dataclasses
 
 from bench.records import Result, Run
 from bench.report import render_page
-from bench.report.doubts import doubts
-from bench.report.figures import styles
-from bench.report.layout import sections
-from bench.report.roofline import rooflines
-from bench.report.summary import gather
+from bench.report.drawing.figures import styles
+from bench.report.drawing.roofline import rooflines
+from bench.report.numbers.layout import sections
+from bench.report.numbers.summary import gather
+from bench.report.trust.doubts import doubts
 from tests.report.gpu_sample import gpu_run
 
 ONE, OTHER = "GPU-11111111-aaaa-bbbb", "GPU-22222222-cccc-dddd"

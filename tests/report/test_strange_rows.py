@@ -11,9 +11,9 @@ import pytest
 from bench.cli.tables import answers, case_table, status_line, trials_with_row
 from bench.records import Result, Run, RunState, Status
 from bench.report import render_markdown, render_page, rows_csv, rows_json
-from bench.report.doubts import doubts
-from bench.report.summary import summarize
-from bench.report.units import fact
+from bench.report.numbers.summary import summarize
+from bench.report.numbers.units import fact
+from bench.report.trust.doubts import doubts
 from tests import factories
 
 NOW = "2026-01-02T04:00:00+00:00"

@@ -14,17 +14,17 @@ import pytest
 from bench.metrics import PEAK_CAUSES
 from bench.records import Environment, Json, Measurement, Pass, Result, Run, Status
 from bench.report import render_markdown, render_page, rows_csv, rows_json
-from bench.report.answers import questions, readings
-from bench.report.beside import extras
-from bench.report.figures import styles
-from bench.report.findings import other_numbers
-from bench.report.layout import Facet, Section, sections
-from bench.report.memory import by_cause, read_explained
-from bench.report.parts import ORDER, pattern_definitions
-from bench.report.rates import utilisation
-from bench.report.stacked import stacked
-from bench.report.summary import PEAK, TOTAL, summarize
-from bench.report.timeline import timeline
+from bench.report.answers.readings import questions, readings
+from bench.report.drawing.figures import styles
+from bench.report.drawing.parts import ORDER, pattern_definitions
+from bench.report.drawing.stacked import stacked
+from bench.report.drawing.timeline import timeline
+from bench.report.numbers.findings import other_numbers
+from bench.report.numbers.layout import Facet, Section, sections
+from bench.report.numbers.memory import by_cause, read_explained
+from bench.report.numbers.rates import utilisation
+from bench.report.numbers.summary import PEAK, TOTAL, summarize
+from bench.report.views.beside import extras
 from tests import factories
 from tests.report.hostile import NASTY
 from tests.report.step_sample import ARMS, causes_of, explained_of, step_case, step_run

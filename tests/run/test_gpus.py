@@ -18,7 +18,7 @@ import bench.machine
 from bench.catalogue import load_catalogue
 from bench.errors import DeviceError
 from bench.records import Pass, Result, Run, RunState
-from bench.report.summary import gather
+from bench.report.numbers.summary import gather
 from bench.run import RunOptions, find_gpus, make_plan
 from bench.run.canaries import canary_arm, is_canary
 from bench.run.execute import _lock_names

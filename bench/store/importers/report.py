@@ -52,15 +52,6 @@ def read(source: Source, intake: Intake) -> None:
         _hand_in(intake, page, number, run, origin)
 
 
-def records(page: PageData) -> tuple[list[Run], list[Result]]:
-    """The runs and rows that a page tells of, with the ids that it prints."""
-    rows = [
-        _result(trial.result, page.runs[page.cases[trial.case].run], page, trial, 0, {"format": NAME, "file": "this page"})
-        for trial in page.trials
-    ]
-    return list(page.runs), rows
-
-
 def _hand_in(intake: Intake, page: PageData, number: int, run: Run, origin: dict[str, Json]) -> None:
     own = [trial for trial in page.trials if page.cases[trial.case].run == number]
     made = {_result_id(run, page.cases[trial.case], trial): trial for trial in own}

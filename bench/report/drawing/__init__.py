@@ -1,0 +1,1 @@
+"""Pictures as SVG, by matplotlib or by hand, in the colours of the page."""

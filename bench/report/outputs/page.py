@@ -1,0 +1,120 @@
+"""Builds the HTML page from plain lists of runs and results; the same data and the same `now` give the same bytes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from bench import __version__
+from bench.metrics import METRICS
+from bench.records import METHOD_VERSION, Result, Run, Status
+from bench.report.answers.against import SYMBOLS, with_trials
+from bench.report.answers.readings import ratio_words, value_words
+from bench.report.drawing import figures
+from bench.report.drawing.parts import pattern_definitions
+from bench.report.numbers import findings, units
+from bench.report.numbers.rates import rate_words
+from bench.report.numbers.summary import PEAK, SAVED, TIME, TOTAL, gather
+from bench.report.recompute.island import as_script_text, island
+from bench.report.recompute.stated import Marks
+from bench.report.recompute.told import scope_ids
+from bench.report.views.panels import Room
+from bench.report.views.rows import Depth
+from bench.report.views.runs import run_view
+
+if TYPE_CHECKING:
+    from jinja2 import Environment as Templates
+
+SHOWN_READINGS = 6
+SHOWN_ADVICE = 6
+WHY_CHARS = 160
+"""Of a reason beside its command; a page with very many rows repeats below only what is longer."""
+
+STATUS_WORDS: Mapping[Status, str] = {
+    Status.OK: "measured, numbers right", Status.INCORRECT: "wrong numbers, or another kernel ran: no time is shown",
+    Status.OOM: "out of memory", Status.TIMEOUT: "did not end in time", Status.FAILED: "raised an error",
+    Status.CRASHED: "its process died", Status.INVALID: "measured, but the conditions forbid using it",
+    Status.UNSUPPORTED: "cannot, by its own declaration or the library's words", Status.UNAVAILABLE: "package or device absent",
+}  # fmt: skip
+
+
+@cache
+def _static(name: str) -> str:
+    return (files("bench.report") / "static" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _templates() -> Templates:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("bench.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        seconds=units.seconds,
+        size=units.size,
+        ratio=units.ratio,
+        scientific=units.scientific,
+        fact=units.fact,
+        percent=units.percent,
+    )
+    made.globals.update(
+        value_words=value_words, ratio_words=ratio_words, rate_words=rate_words,
+        status_words=STATUS_WORDS, word=figures.status_word, case_word=figures.case_word,
+        range_words=lambda value, metric: units.range_in_unit(value.low, value.high, units.metric_unit(metric)),
+        TIME=TIME, PEAK=PEAK, TOTAL=TOTAL, SAVED=SAVED, finding_text=findings.value_text, patterns=pattern_definitions(),
+        larger_error=findings.LARGER_ERROR, other_error=findings.OTHER_ERROR, least_other_error=findings.LEAST_OTHER_ERROR,
+        dash_arrays=figures.DASH_ARRAYS, marker_paths=MARKER_PATHS,
+        shown_readings=SHOWN_READINGS, shown_advice=SHOWN_ADVICE, vs_symbols=SYMBOLS, with_trials=with_trials, why_chars=WHY_CHARS,
+        version=__version__, method_version=METHOD_VERSION, metrics=METRICS,
+    )  # fmt: skip
+    return made
+
+
+MARKER_PATHS: Mapping[str, str] = {
+    "o": "M13 6m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0", "s": "M10 3h6v6h-6z", "D": "M13 2l4 4-4 4-4-4z", "^": "M13 2.5l4 7h-8z",
+    "v": "M13 9.5l4-7h-8z", "P": "M11.7 2.5h2.6v2.2h2.2v2.6h-2.2v2.2h-2.6v-2.2h-2.2v-2.6h2.2z",
+    "X": "M10.5 2.5l2.5 2 2.5-2 1 1-2 2.5 2 2.5-1 1-2.5-2-2.5 2-1-1 2-2.5-2-2.5z",
+    "*": "M13 2l1 2.8h3l-2.4 1.8.9 3-2.5-1.8-2.5 1.8.9-3L9 4.8h3z",
+}  # fmt: skip
+"""The markers of the charts, for the legend: paths in a box of 26 by 12."""
+
+
+def render_page(runs: Sequence[Run], results: Sequence[Result], *, now: str) -> str:
+    """One self-contained HTML file: no network, nothing but what it holds.
+
+    `now` (UTC, ISO 8601) is printed as the time of rendering. Rows of runs that are not in `runs` are ignored.
+    """
+    by_run: dict[str, list[Result]] = {run.id: [] for run in runs}
+    for result in results:
+        if result.run_id in by_run:
+            by_run[result.run_id].append(result)
+    gathered = {run.id: gather(run, by_run[run.id]) for run in runs}
+    depth = Depth.for_cases(sum(len(cases) for cases, _ in gathered.values()))
+    room = Room.of(depth)
+    views = [run_view(run, *gathered[run.id], number, depth, room) for number, run in enumerate(runs, 1)]
+    cases = [case for own, reach in gathered.values() for case in (*own, *reach.canaries)]
+    script = f"{_static('page.js').strip()}\n{_static('rows.js').strip()}"
+    context: dict[str, Any] = {
+        "views": views,
+        "looks": sorted(
+            {style for view in views for s in (*view.sections, *view.canary_rows) for style in s.styles.values()},
+            key=lambda style: style.index,
+        ),
+        "now": now,
+        "depth": depth,
+        "css": _static("page.css").strip(),
+        "script": script,
+        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "island": as_script_text(island(runs, cases, now, depth)),
+        "q": Marks.of(cases, scope_ids(views), full=depth.full),
+    }
+    return _templates().get_template("page.html.j2").render(context) + "\n"

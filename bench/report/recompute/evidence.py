@@ -1,0 +1,91 @@
+"""What the data repeat of a trial beside its numbers: as much of its checks and conditions as doubts, trust and views look at.
+
+Written in a form that many trials share, and read back as what those views can be made of again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from bench.machine.throttling import CHOSEN
+from bench.records import Check, Json, Result
+from bench.report.numbers.findings import TOLERANCE_WORDS
+from bench.report.trust.doubts import FEWEST_ON_ONE_SM, FLAGS, SEEN_OFTEN
+from bench.report.views.rows import nearness
+from bench.store.page_data import PageChecks
+
+EXACT = 2**53
+"""Below it a float holds every whole number."""
+_COUNTED = ("discarded_trials", "allocator_retries_while_sampling")
+"""Told as whole numbers, and only above zero."""
+
+
+def told_number(value: float | None) -> float | int | None:
+    """The very number, since a verdict may hang on its last digit, whole ones without a point; absent where JSON has none for it."""
+    if value is None or not math.isfinite(value):
+        return None
+    return int(value) if abs(value) < EXACT and value == int(value) else float(value)
+
+
+def told_conditions(result: Result) -> dict[str, Json]:
+    """Of a trial's conditions what speaks for or against it; empty where nothing does and nothing was looked at."""
+    given = result.conditions
+    told: dict[str, Json] = {name: True for name in FLAGS if given.get(name) is True}
+    if given.get("warmup_stable") is False:
+        told["warmup_stable"] = False
+    not_done = given.get("not_done")
+    if isinstance(not_done, dict) and not_done:
+        told["not_done"] = {str(phase): str(reason) for phase, reason in not_done.items()}
+    for name in _COUNTED:
+        if (number := _number(given.get(name))) is not None and number > 0:
+            told[name] = int(number) or 1
+    if (share := _number(given.get("same_sm_share"))) is not None and share < FEWEST_ON_ONE_SM:
+        told["same_sm_share"] = 0
+    processes = given.get("busy_processes")
+    if isinstance(processes, list):
+        names = (str(entry.get("name", "?")) if isinstance(entry, dict) else str(entry) for entry in processes)
+        told["busy_processes"] = sorted(set(names))
+    shares = given.get("throttle_share")
+    if isinstance(shares, Mapping):
+        told["throttle_share"] = {
+            str(word): _rounded(share) for word, share in shares.items() if word not in CHOSEN and _rounded(share)
+        }
+    return told
+
+
+def _rounded(share: Json) -> float:
+    """Seen often, at some time, or never."""
+    number = _number(share)
+    return 0.0 if number is None or number <= 0 else SEEN_OFTEN if number <= SEEN_OFTEN else 1.0
+
+
+def _number(value: Json) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not -1e300 < value < 1e300:
+        return None
+    return float(value)
+
+
+def told_checks(checks: Sequence[Check]) -> Json:
+    """How many there were, whether against a tolerance, and those nearest to their limit; None of a trial without one."""
+    if not checks:
+        return None
+    finite = [check for check in checks if check.error is not None and check.limit]
+    nearest = [max(found, key=nearness) for found in (checks, finite) if found]
+    tolerated = any(TOLERANCE_WORDS in (check.detail or "") for check in checks)
+    return [len(checks), tolerated, *(_told(check) for check in dict.fromkeys(nearest))]
+
+
+def _told(check: Check) -> Json:
+    numbers = (told_number(value) for value in (check.error, check.plain_error, check.limit))
+    return [check.tensor, check.at, *numbers, check.passed]
+
+
+def checks_of(told: PageChecks | None) -> tuple[Check, ...]:
+    """Those that were told, and as many others as there were, of which it is only known that they passed."""
+    if told is None:
+        return ()
+    detail = TOLERANCE_WORDS if told.tolerated else None
+    rest = Check("", "", None, None, None, True)
+    return (*(replace(check, detail=detail) for check in told.shown), *(rest for _ in range(told.count - len(told.shown))))

@@ -1,0 +1,75 @@
+"""Computes the numbers of a page again, from the trial medians inside it, and holds them against what the page prints.
+
+What is compared is what a reader sees, as text: a page agrees where every marked element says what follows from its data. Whether the data
+themselves are those that were measured, only the database can tell. A page that shows fewer cases than its data hold does not agree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bench.report.recompute.recomputed import Recomputed
+from bench.report.recompute.stated import KINDS, OF_ONE_CASE
+from bench.report.recompute.statements import statements
+from bench.store.page_data import NoPage, PageData, read_page_data
+
+ORDER = ("ratios", "verdicts with their intervals", "counts of verdicts", "sentences", "values", "ranges", "rates and shares")
+"""What comes first, where it is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A statement that does not follow from the data."""
+
+    what: str
+    """`ratios`, `intervals` …"""
+    where: str
+    """Case, metric and run in words."""
+    printed: str
+    computed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What came out: by kind how many statements there are and how many agree, and those that don't."""
+
+    page: PageData
+    stated: Mapping[str, int]
+    agreed: Mapping[str, int]
+    differences: tuple[Difference, ...]
+    unstated: tuple[str, ...]
+    """Cases with numbers in the data that no statement of the page is of."""
+    unsaid: tuple[str, ...]
+    """What the page would have to say in words, and does not."""
+
+    @property
+    def agrees(self) -> bool:
+        return not self.differences and not self.unstated and not self.unsaid
+
+
+def verify_page(text: str) -> Verification:
+    """Verifies the text of a page. Raises NoPage for what is none."""
+    page = read_page_data(text)
+    again = Recomputed(page)
+    found: Counter[str] = Counter()
+    agreed: Counter[str] = Counter()
+    differences: list[Difference] = []
+    seen: set[int] = set()
+    for statement in statements(text):
+        if statement.kind not in KINDS:
+            raise NoPage(f"a statement of the unknown kind {statement.kind!r}: install a newer bench")
+        if statement.kind in OF_ONE_CASE:
+            seen.update(statement.cases)
+        for held in again.held(statement):
+            found[held.what] += 1
+            if held.case is not None:
+                seen.add(held.case)
+            agreed[held.what] += held.agrees
+            if not held.agrees:
+                where = again.where(statement) if held.case is None else again.name(held.case)
+                differences.append(Difference(held.what, where, statement.text, held.expected))
+    unstated = tuple(again.name(place) for place in again.with_numbers() if place not in seen) if found else ()
+    order = {what: found[what] for what in (*(what for what in ORDER if found[what]), *sorted(found))}
+    return Verification(page, order, agreed, tuple(differences), unstated, tuple(again.unsaid()) if found else ())

@@ -1,0 +1,145 @@
+"""The frontier of memory: for each subject the largest size that fits, and the smallest that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bench.records import Run
+from bench.report.answers.advice import Advice
+from bench.report.answers.settings import setting
+from bench.report.drawing.figures import Style, status_word
+from bench.report.drawing.strips import BAR, FULL, WALL, Mark, Strip, strips
+from bench.report.numbers import units
+from bench.report.numbers.layout import Facet, Section
+from bench.report.numbers.summary import TIME, CaseSummary
+from bench.report.views.tables import Cell, Head, Table
+from bench.run.search import Frontier, frontier, outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Reaches:
+    """How far one subject comes in a panel."""
+
+    label: str
+    found: Frontier
+    largest: CaseSummary | None
+    """The case of the largest size that fits."""
+    smallest: int | None
+    """The smallest size that was asked for."""
+
+
+def searched_axis(run: Run) -> str | None:
+    """The axis whose largest value the run's suite searches."""
+    search = run.suite_data.get("search")
+    axis = search.get("axis") if isinstance(search, Mapping) else None
+    return axis if isinstance(axis, str) else None
+
+
+def reaches(section: Section, facet: Facet) -> tuple[Reaches, ...]:
+    """Of each subject, where the suite searches or a size of the sweep ran out of memory; none else."""
+    axis = searched_axis(section.run) or section.swept
+    if axis is None:
+        return ()
+    found = [entry for label in facet.labels if (entry := _reach(facet, label, axis)) is not None]
+    told = searched_axis(section.run) is not None or any(entry.found.smallest_oom is not None for entry in found)
+    return tuple(found) if told else ()
+
+
+def _reach(facet: Facet, label: str, axis: str) -> Reaches | None:
+    cells = {value: cell for cell in facet.row(label) if type(value := cell.axis(axis)) is int and value > 0 and cell.counted}
+    if not cells:
+        return None
+    answers = {value: ended for value, cell in cells.items() if (ended := outcome([r.status for r in cell.counted])) is not None}
+    found = frontier(answers)
+    return Reaches(label, found, cells.get(found.largest_ok) if found.largest_ok is not None else None, min(cells))
+
+
+def _words(found: Frontier) -> str:
+    if found.ended_by is not None and found.largest_ok is None:
+        return f"{status_word(found.ended_by[1])} at {found.ended_by[0]}"
+    if found.largest_ok is None:
+        return f"not even {found.smallest_oom}" if found.smallest_oom is not None else "nothing fits"
+    if found.smallest_oom is None:
+        return f"{found.largest_ok}, none larger was asked for"
+    return f"{found.largest_ok} fits, {found.smallest_oom} does not"
+
+
+def frontier_table(
+    section: Section, facet: Facet, chosen: Mapping[str, Style], row_ids: Mapping[tuple[str, str], str]
+) -> Table | None:
+    """The view of one panel; None where nothing is searched and nothing runs out of memory."""
+    axis, found = searched_axis(section.run) or section.swept or "", reaches(section, facet)
+    if not found:
+        return None
+    name = axis.replace("_", " ")
+    ordered = sorted(found, key=lambda entry: -(entry.found.largest_ok or 0))
+    svg = strips(
+        [_strip(entry, chosen, bold=entry.label == facet.baseline) for entry in ordered],
+        title=f"largest {name} that fits: {', '.join(f'{entry.label} {_words(entry.found)}' for entry in ordered)}",
+        tick=lambda value: f"{value:.0f}",
+        binary=True,
+    )
+    lines = tuple(_line(entry, facet, row_ids) for entry in ordered)
+    heads = (
+        Head("subject"), Head(f"largest {name} that fits"), Head("smallest that is out of memory"), Head("time there"),
+        Head("peak there"),
+    )  # fmt: skip
+    caption = "● fits, △ out of memory. Further right is better; the axis is logarithmic."
+    return Table(f"What fits, by {name}", caption, heads, lines, svg, kind="frontier")
+
+
+def _strip(entry: Reaches, chosen: Mapping[str, Style], *, bold: bool) -> Strip:
+    found = entry.found
+    marks = []
+    if found.largest_ok is not None:
+        if entry.smallest is not None and entry.smallest < found.largest_ok:
+            marks.append(Mark(BAR, float(entry.smallest), float(found.largest_ok)))
+        marks.append(Mark(FULL, float(found.largest_ok)))
+    if found.smallest_oom is not None:
+        marks.append(Mark(WALL, float(found.smallest_oom)))
+    return Strip(entry.label, tuple(marks), _words(found), chosen[entry.label].colour, bold)
+
+
+def _line(entry: Reaches, facet: Facet, row_ids: Mapping[tuple[str, str], str]) -> tuple[Cell, ...]:
+    found, case = entry.found, entry.largest
+    link = row_ids.get((case.case.key, case.arm)) if case else None
+    ended = f"then {status_word(found.ended_by[1])} at {found.ended_by[0]}" if found.ended_by else ""
+    none = Cell("–", tint="none")
+    return (
+        Cell(entry.label),
+        Cell(str(found.largest_ok), ended, link=link) if found.largest_ok is not None else Cell("none", ended, tint="word"),
+        Cell(str(found.smallest_oom), tint="word") if found.smallest_oom is not None else Cell("none seen", tint="none"),
+        Cell(units.seconds(case.values[TIME].median)) if case and case.usable and TIME in case.values else none,
+        Cell(units.size(case.values[facet.memory].median)) if case and case.usable and facet.memory in case.values else none,
+    )
+
+
+def frontier_advice(section: Section) -> list[Advice]:
+    """For a suite that searches: in each panel who comes farthest, and how far the others do."""
+    axis = searched_axis(section.run)
+    if axis is None:
+        return []
+    name = axis.replace("_", " ")
+    advice = []
+    for facet in section.facets:
+        fits = [entry for entry in reaches(section, facet) if entry.found.largest_ok is not None]
+        if not fits:
+            continue
+        first, *rest = sorted(fits, key=lambda entry: -(entry.found.largest_ok or 0))
+        open_end = "" if first.found.smallest_oom is not None else ", and nothing larger was asked for"
+        level = [first.label, *(entry.label for entry in rest if entry.found.largest_ok == first.found.largest_ok)]
+        others = "; ".join(f"{entry.label} {entry.found.largest_ok}" for entry in rest if entry.label not in level)
+        advice.append(
+            Advice(
+                where=facet.title or "on this machine",
+                verb="use",
+                subject=" or ".join(level),
+                numbers=f"up to {name} {first.found.largest_ok} fits{open_end}" + (f"; the others: {others}" if others else ""),
+                doubt=None,
+                setting=setting(first.largest) if first.largest else None,
+                settled=first.found.smallest_oom is not None,
+                about=(first.largest,) if first.largest else (),
+            )
+        )
+    return advice

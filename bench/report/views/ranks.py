@@ -1,0 +1,100 @@
+"""Each rank of a case by itself: its time and memory beside the others', since the slowest and the fullest rank decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bench import stats
+from bench.metrics import METRICS
+from bench.records import Result, Status
+from bench.report.drawing.figures import TITLES
+from bench.report.numbers import units
+from bench.report.numbers.layout import Facet, Section
+from bench.report.numbers.summary import SHOWS_SPEED, TIME, CaseSummary
+from bench.report.views.tables import Cell, Head, Table
+
+SCOPE = "rank:"
+COLUMNS = (
+    TIME, "exposed_communication_share", "communicated_bytes", "peak_bytes", "peak_total_bytes", "weight_bytes", "gradient_bytes",
+    "master_bytes", "state_bytes", "forward_peak_bytes", "backward_peak_bytes", "optimizer_peak_bytes", "host_resident_bytes",
+    "disk_bytes",
+)  # fmt: skip
+"""What decides, and what sharding spreads over ranks; each only where it was measured."""
+MOST_LINES = 64
+
+
+def rank_table(section: Section, facet: Facet, row_ids: Mapping[tuple[str, str], str]) -> Table | None:
+    """At the largest size of each subject that ran on several ranks; None where none did."""
+    lines: list[tuple[str, str | None, str, dict[str, float]]] = []
+    uneven = []
+    for label in facet.labels:
+        case = next((cell for cell in reversed(facet.row(label)) if cell.usable and by_rank(cell)), None)
+        if case is None:
+            continue
+        ranks = by_rank(case)
+        at = _at(section, case)
+        link = row_ids.get((case.case.key, case.arm))
+        lines += [(f"{label}{at}", link, f"rank {rank}", own) for rank, own in ranks.items()]
+        uneven += _uneven(label, ranks)
+    if not lines:
+        return None
+    shown = [name for name in COLUMNS if any(name in own for *_, own in lines)]
+    most = {name: max(own.get(name, 0.0) for *_, own in lines) for name in shown}
+    heads = (Head("subject"), Head("rank"), *(_head(name) for name in shown))
+    made = tuple(
+        (Cell(label, link=link), Cell(rank), *(_cell(own.get(name), name, most[name]) for name in shown))
+        for label, link, rank, own in lines[:MOST_LINES]
+    )
+    more = (f"The first {MOST_LINES} of {len(lines)} lines.",) if len(lines) > MOST_LINES else ()
+    caption = "Medians over trials. A call lasts as long as its slowest rank. Bars begin at zero; shorter is better."
+    return Table("Rank by rank", caption, heads, made, words=(*uneven, *more), kind="ranks")
+
+
+def _head(name: str) -> Head:
+    words = TITLES.get(name, name.removesuffix("_bytes").replace("_", " "))
+    return Head(words, METRICS[name].description if name in METRICS else "")
+
+
+def _at(section: Section, case: CaseSummary) -> str:
+    value = case.axis(section.swept) if section.swept else None
+    return f" at {section.swept.replace('_', ' ')} {value}" if section.swept and value is not None else ""
+
+
+def by_rank(case: CaseSummary) -> dict[int, dict[str, float]]:
+    """Rank to metric to the median over trials; empty where the case ran on one. No times where those are withheld."""
+    found: dict[int, dict[str, list[float]]] = {}
+    for result in case.counted:
+        for rank, own in rank_medians(case, result).items():
+            for name, value in own.items():
+                found.setdefault(rank, {}).setdefault(name, []).append(value)
+    return {rank: {name: stats.median(values) for name, values in own.items()} for rank, own in sorted(found.items())}
+
+
+def rank_medians(case: CaseSummary, result: Result) -> dict[int, dict[str, float]]:
+    """The same of one trial of the case; empty where it is not ok."""
+    found: dict[int, dict[str, float]] = {}
+    for measurement in result.measurements if result.status is Status.OK else ():
+        if not measurement.scope.startswith(SCOPE) or (case.time_withheld and measurement.metric in SHOWS_SPEED):
+            continue
+        number = measurement.scope.removeprefix(SCOPE)
+        if number.isdecimal():
+            found.setdefault(int(number), {})[measurement.metric] = stats.median(measurement.samples)
+    return found
+
+
+def _uneven(label: str, ranks: Mapping[int, Mapping[str, float]]) -> list[str]:
+    """How far apart the ranks are in what decides."""
+    words = []
+    for name in (TIME, "peak_total_bytes", "peak_bytes"):
+        values = {rank: own[name] for rank, own in ranks.items() if name in own}
+        if len(values) > 1 and min(values.values()) > 0:
+            top = max(values, key=lambda rank: values[rank])
+            ratio = values[top] / min(values.values())
+            words.append(f"{TITLES.get(name, name)} {units.ratio(ratio)} from the lowest rank to the highest (rank {top})")
+    return [f"{label}: {', '.join(words[:2])}."] if words else []
+
+
+def _cell(value: float | None, name: str, most: float) -> Cell:
+    if value is None:
+        return Cell("–", tint="none")
+    return Cell(units.in_unit(value, units.metric_unit(name)), share=value / most if most > 0 and value >= 0 else None)

@@ -1,0 +1,179 @@
+"""The first sentences: what to use, judged, and the settings to copy."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from bench.records import Result, Run, Status
+from bench.report.answers.advice import Advice, advice
+from bench.report.answers.against import judged
+from bench.report.answers.settings import setting
+from bench.report.numbers.layout import Section, sections
+from bench.report.numbers.summary import gather
+from bench.report.views.frontier import frontier_advice
+from tests import factories
+from tests.report.step_sample import quantized_run
+from tests.report.views_sample import crossing_run, ladder_run, search_run, step, timed
+
+
+def _section(run: Run, rows: list[Result]) -> Section:
+    (section,) = sections(run, gather(run, rows)[0])
+    return section
+
+
+def _advice(run: Run, rows: list[Result]) -> list[Advice]:
+    section = _section(run, rows)
+    return advice(section, judged(section))
+
+
+def test_a_sentence_says_where_what_how_much_with_its_interval_and_what_it_costs() -> None:
+    found = _advice(*crossing_run())
+    assert [entry.text for entry in found[:2]] == [
+        "seq len 512–1024: stay with sdpa_flash, nothing is faster; the next, flex, takes 1.15× its time at 1024",
+        "seq len 2048: stay with sdpa_flash, nothing is shown to be faster; flex can't be told from it",
+    ]
+    last = found[2]
+    assert (last.where, last.verb, last.subject, last.settled) == ("seq len 4096–8192", "use", "flex", True)
+    assert last.numbers.startswith("1.43× faster than sdpa_flash (1.4")
+    assert last.numbers.endswith("), the same memory at 8192")
+
+
+def test_too_few_trials_recommend_nothing_for_sure() -> None:
+    run, rows = crossing_run(trials=1)
+    found = [entry for entry in _advice(run, rows) if entry.subject == "flex"]
+    assert found
+    assert all(not entry.settled and entry.verb == "perhaps" for entry in found)
+    assert all(entry.doubt == "1 trial: an interval needs 3" for entry in found)
+
+
+def test_one_trial_a_side_shows_of_nobody_that_nothing_is_faster() -> None:
+    stay = [entry for entry in _advice(*crossing_run(trials=1)) if entry.verb == "stay with"]
+    assert stay
+    for entry in stay:
+        assert not entry.settled
+        assert entry.numbers.startswith("no median is lower; the next, flex, takes ")
+        assert entry.doubt == "1 trial: an interval needs 3"
+
+
+def test_a_size_at_which_nothing_is_said_ends_the_span() -> None:
+    """In the middle eager needs as much as the others, so that it saves nothing there."""
+    run = factories.run(id="run-g", suite_data={"baseline": {"attention": "sdpa_flash"}})
+    rows = [
+        factories.result(
+            run.id, factories.case(name, seq_len=seq_len), index=index, time_s=time_s * (1 + 0.001 * index),
+            peak=2**29 if name == "eager" and seq_len != 1024 else 2**30,
+        )
+        for seq_len in (512, 1024, 2048)
+        for name, time_s in (("sdpa_flash", 1.0), ("flex", 0.8), ("eager", 1.1))
+        for index in range(3)
+    ]  # fmt: skip
+    assert [entry.where for entry in _advice(run, rows) if entry.verb == "to save memory use"] == ["seq len 512", "seq len 2048"]
+
+
+def test_who_is_shown_to_be_faster_is_named_before_a_lower_median_that_shows_nothing() -> None:
+    run = factories.run(id="run-n", suite_data={"baseline": {"attention": "sdpa_flash"}})
+    times = {"sdpa_flash": (1.0, 1.001, 1.002), "flex": (0.9, 0.901, 0.902), "eager": (0.4, 0.89, 2.4)}
+    rows = [
+        factories.result(run.id, factories.case(name), index=index, time_s=time_s)
+        for name, values in times.items()
+        for index, time_s in enumerate(values)
+    ]
+    found = _advice(run, rows)[0]
+    assert (found.verb, found.subject, found.settled) == ("use", "flex", True)
+    assert found.numbers.endswith("eager can't be told from it")
+
+
+def test_who_needs_least_memory_has_a_sentence_of_its_own_where_it_is_not_the_fastest() -> None:
+    run = factories.run(id="run-m", suite_data={"baseline": {"attention": "sdpa_flash"}})
+    rows = [
+        factories.result(run.id, factories.case(name), index=index, time_s=time_s * (1 + 0.001 * index), peak=peak)
+        for name, time_s, peak in (("sdpa_flash", 1.0, 2**30), ("flex", 0.8, 2**30), ("eager", 1.1, 2**29))
+        for index in range(3)
+    ]
+    fast, small = _advice(run, rows)
+    assert fast.subject == "flex"
+    assert small.text.startswith(
+        "the one point measured: to save memory use eager, 0.500× the memory of sdpa_flash, 1.10× slower (1."
+    )
+
+
+def test_who_computes_something_else_is_only_recommended_where_other_numbers_will_do() -> None:
+    found = _advice(*quantized_run())
+    by_subject = {entry.subject: entry for entry in found}
+    assert by_subject["int8"].verb == "where other numbers will do, use"
+    assert "error 2.10 % instead of 0.170 %" in by_subject["int8"].numbers
+    assert found[0].subject == "plain_other"
+
+
+def test_where_the_baseline_did_not_run_the_fastest_is_held_against_the_next() -> None:
+    run, rows = crossing_run()
+    rows = [
+        dataclasses.replace(row, status=Status.OOM, reason="out of memory", measurements=(), checks=())
+        if row.case.subject_label == "sdpa_flash"
+        else row
+        for row in rows
+    ]
+    found = _advice(run, rows)
+    assert found[0].numbers == "6.25× faster than eager (6.17–6.33), less than 1.0 % of the memory at 4096"
+    assert found[-1].text.endswith("only flex, nothing else was measured here")
+
+
+def test_a_search_recommends_who_comes_farthest() -> None:
+    (found,) = frontier_advice(_section(*search_run()))
+    assert found.text == (
+        "on this machine: use full, up to seq len 65536 fits, and nothing larger was asked for; the others: plain 16384"
+    )
+    assert not found.settled
+
+
+def test_those_who_come_equally_far_are_named_together() -> None:
+    run, rows = search_run()
+    found = frontier_advice(_section(run, [row for row in rows if row.case.params["seq_len"] <= 16384]))
+    assert [entry.text for entry in found] == [
+        "on this machine: use plain or full, up to seq len 16384 fits, and nothing larger was asked for"
+    ]
+
+
+def test_a_training_step_comes_with_settings_for_the_trainer() -> None:
+    found = next(entry for entry in _advice(*ladder_run()) if entry.verb == "use")
+    assert found.setting is not None
+    assert found.setting.title == "for transformers and its Trainer"
+    settings = json.loads(found.setting.text)
+    assert settings["from_pretrained"]["attn_implementation"] == "sdpa"
+    assert settings["TrainingArguments"]["optim"] == "adamw_torch_fused"
+    assert settings["TrainingArguments"]["liger_kernel_config"]["rms_norm"] is True
+
+
+def test_what_has_no_settings_says_so_and_can_be_measured_again() -> None:
+    run, _ = ladder_run()
+    row = timed(
+        run, step({"attention": "another_kernel"}), 0, 0.1, command="bench run suites/x.yaml --filter attention=another_kernel"
+    )
+    (case,) = gather(run, [row])[0]
+    found = setting(case)
+    assert found.note is not None
+    assert found.note.startswith("no settings for transformers: ")
+    assert "another_kernel" in found.note
+    assert "attention: another_kernel" in found.text
+    assert "bench run suites/x.yaml --filter attention=another_kernel" in found.text
+
+
+def test_kernels_come_with_the_call_that_chooses_them() -> None:
+    run = factories.run(id="run-k")
+
+    def text(workload: str, slot: str, name: str) -> str:
+        case = dataclasses.replace(factories.case(), workload=workload, subject={slot: name})
+        (summary,) = gather(run, [factories.result(run.id, case)])[0]
+        return setting(summary).text
+
+    cudnn = text("attention", "attention", "sdpa_cudnn")
+    assert "SDPBackend.CUDNN_ATTENTION" in cudnn
+    assert "(q, k, v, is_causal=True, enable_gqa=True)" in cudnn
+    assert 'attn_implementation="flash_attention_2"' in text("attention", "attention", "flash_attn2")
+    assert text("rms_norm", "rms_norm", "liger") == (
+        'TrainingArguments(**{"use_liger_kernel": True, "liger_kernel_config": {"rms_norm": True}})'
+    )
+    assert text("optimizer", "optimizer", "adamw8bit_bnb") == 'TrainingArguments(optim="adamw_bnb_8bit")'
+    assert '"bnb_4bit_quant_type": "nf4"' in text("linear", "linear", "nf4_bnb")
+    assert "{rms_norm: compiled}" in text("rms_norm", "rms_norm", "compiled")

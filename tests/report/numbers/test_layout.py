@@ -1,0 +1,71 @@
+"""Which axis runs along x, which make panels, which follow."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from bench.declare import Workload
+from bench.records import Case, Pass
+from bench.report.numbers.layout import sections
+from bench.report.numbers.summary import summarize
+from tests import factories
+
+RUN = factories.run(id="run-1", suite_data={"baseline": {"attention": "eager"}})
+
+
+def _sections(cases: list[Case]):  # type: ignore[no-untyped-def]
+    return sections(RUN, summarize(RUN, [factories.result("run-1", case) for case in cases]))
+
+
+def _case(seq_len: int = 128, name: str = "eager", pass_: Pass = Pass.FORWARD, **params: object) -> Case:
+    made = factories.case(name, seq_len=seq_len, pass_=pass_)
+    return dataclasses.replace(made, params={**made.params, **params})
+
+
+def test_the_numeric_axis_with_most_values_is_swept_and_the_others_make_panels() -> None:
+    (section,) = _sections([_case(s, pass_=p) for s in (128, 256, 512) for p in (Pass.FORWARD, Pass.BACKWARD)])
+    assert section.swept == "seq_len"
+    assert section.facet_axes == ("pass",)
+    assert [facet.title for facet in section.facets] == ["forward", "backward"]
+    assert section.facets[0].xs == (128, 256, 512)
+    assert section.facets[0].baseline == "eager"
+
+
+def test_an_axis_that_follows_from_another_is_told_and_makes_no_panel() -> None:
+    (section,) = _sections([_case(s, batch=1024 // s, kv_len=s) for s in (128, 256, 512)])
+    assert section.swept == "seq_len"
+    assert section.facet_axes == ()
+    assert section.followers == {"batch": "batch follows seq_len: 128→8, 256→4, 512→2", "kv_len": "kv_len equals seq_len"}
+
+
+def test_an_axis_with_a_zero_is_never_swept_since_charts_are_logarithmic() -> None:
+    (section,) = _sections([_case(dropout=d) for d in (0.0, 0.1, 0.2)])
+    assert section.swept is None
+    assert section.facet_axes == ("dropout",)
+
+
+def test_a_model_makes_panels_and_its_dimensions_follow() -> None:
+    cases = [_case(s, model=m, heads=h) for s in (128, 256, 512) for m, h in (("tiny", 4), ("small", 8))]
+    (section,) = _sections(cases)
+    assert section.facet_axes == ("model",)
+    assert section.followers["heads"] == "heads follows model: small→8, tiny→4"
+
+
+def test_a_single_point_is_one_panel_without_an_axis() -> None:
+    (section,) = _sections([_case(), _case(name="flex")])
+    assert section.swept is None
+    assert section.facets[0].xs == (None,)
+    assert section.facets[0].labels == ("eager", "flex")
+
+
+def test_each_workload_is_a_section_of_its_own() -> None:
+    assert [s.workload for s in _sections([_case(), dataclasses.replace(_case(), workload="rms_norm")])] == [
+        "attention",
+        "rms_norm",
+    ]
+
+
+def test_every_case_lies_in_exactly_one_cell() -> None:
+    cases = [_case(s, n, p, dropout=d) for s in (128, 256) for n in ("eager", "flex") for p in Workload.passes for d in (0.0, 0.1)]
+    (section,) = _sections(cases[:-3])
+    assert sum(len(facet.cells) for facet in section.facets) == len(cases) - 3
