@@ -70,6 +70,8 @@ METRICS: Mapping[str, Metric] = {
         Metric("sm_clock_hz", "Hz", "none", "SM clock read on the device around each sample (CUDA)"),
         Metric("cycles", "cycle", "lower", "each sample of time_s times its SM clock (CUDA)"),
         Metric("kernels_per_call", "count", "lower", "device kernels that one call launches (CUDA)"),
+        Metric("energy_j", "J", "lower", "energy that the GPU used for one call, by its own counter (CUDA)", finding=True),
+        Metric("energy_per_token_j", "J", "lower", "energy_j by the number of tokens of a call (CUDA)", finding=True),
         Metric(
             "output_error",
             "ratio",

@@ -173,7 +173,7 @@ class Protocol:
             raise ValueError("protocol times must be positive")
 
 
-_NEVER_NEGATIVE = frozenset({"s", "byte", "cycle", "Hz", "count", "ratio"})
+_NEVER_NEGATIVE = frozenset({"s", "byte", "cycle", "Hz", "count", "ratio", "J"})
 _SIGNED_METRICS = frozenset({"device_used_bytes"})
 """A growth as the driver sees it: other processes may give memory back meanwhile."""
 

@@ -70,6 +70,7 @@ RULES: Mapping[str, Rule] = {
     "peak_reserved_bytes": Rule(Manner.STABLE, 0.02, 0.02, 64 * 2**20),
     "device_used_bytes": Rule(Manner.STABLE, 0.02, 0.02, 64 * 2**20),
     "compile_cold_s": Rule(Manner.STABLE, 0.10, 0.10, 2.0),
+    "energy_j": Rule(Manner.NOISY, 0.03, 0.03),
     "weight_bytes": Rule(Manner.EXACT, 0.0, 0.0),
     "state_bytes": Rule(Manner.EXACT, 0.0, 0.0),
     "output_error": Rule(Manner.NUMERIC, 0.25, 0.25),

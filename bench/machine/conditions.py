@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -133,6 +133,11 @@ class ConditionsSampler:
     def summary(self) -> dict[str, Any]:
         """JSON-ready facts of the time between entering and leaving; empty before leaving."""
         return self._summary
+
+    @property
+    def energy_mj(self) -> Sequence[tuple[float, int]]:
+        """Readings of the GPU's energy counter: (monotonic seconds, millijoules); none where there is no GPU that tells."""
+        return self._gpu.energy_mj if self._gpu is not None else ()
 
     def _loop(self) -> None:
         slow_at = time.monotonic() + SLOW_INTERVAL_S

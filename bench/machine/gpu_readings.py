@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,11 +21,19 @@ class GpuReadings:
         self.bits: list[int] = []
         self.processes_most = 0
         self.foreign: set[int] = set()
-        self.first_energy_mj = ask(self.nvml.nvmlDeviceGetTotalEnergyConsumption, self.handle)
+        self.energy_mj: list[tuple[float, int]] = []
+        """(monotonic seconds, millijoules), the first at once."""
+        self._read_energy()
+
+    def _read_energy(self) -> None:
+        energy_mj = ask(self.nvml.nvmlDeviceGetTotalEnergyConsumption, self.handle)
+        if energy_mj is not None:
+            self.energy_mj.append((time.monotonic(), int(energy_mj)))
 
     def read(self, add: Callable[[str, float | None], None]) -> None:
         """Hands each reading to `add` under its name, in Hz, W, degrees Celsius and bytes."""
         nvml, handle = self.nvml, self.handle
+        self._read_energy()
         for name, kind in (("sm_clock_hz", nvml.NVML_CLOCK_SM), ("memory_clock_hz", nvml.NVML_CLOCK_MEM)):
             mhz = ask(nvml.nvmlDeviceGetClockInfo, handle, kind)
             add(name, mhz * 1e6 if mhz is not None else None)
@@ -57,14 +66,11 @@ class GpuReadings:
     def summary(self, names: Mapping[int, str]) -> dict[str, Any]:
         nvml, handle = self.nvml, self.handle
         limit_mw = ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
-        energy_mj = ask(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
         every = sorted({word for bits in self.bits for word in reason_words(bits)})
         shares = {word: sum(word in reason_words(bits) for bits in self.bits) / len(self.bits) for word in every}
         facts = {
             "power_limit_w": limit_mw / 1e3 if limit_mw is not None else None,
-            "energy_j": (energy_mj - self.first_energy_mj) / 1e3
-            if energy_mj is not None and self.first_energy_mj is not None
-            else None,
+            "energy_j": (self.energy_mj[-1][1] - self.energy_mj[0][1]) / 1e3 if len(self.energy_mj) > 1 else None,
             "throttle_share": shares if self.bits else None,
             "compute_processes_most": self.processes_most,
             "other_compute_processes": [names.get(pid, "unknown") for pid in sorted(self.foreign)],

@@ -15,6 +15,7 @@ from bench.machine.conditions import memory_available
 from bench.records import Case, Json, Protocol, Reply, Request, Status, Trial, dump
 from bench.run.builds import Builds
 from bench.run.classify import KilledEarly, classify
+from bench.run.energy import with_energy
 from bench.run.folders import FolderError
 from bench.run.forkserver import ForkServer, ServerDied, cache_variables, server_environment
 from bench.run.ranks import Answer
@@ -165,6 +166,8 @@ class Worker:
                 if outcome.end is End.INTERRUPT:
                     return None
                 answer = classify(outcome, directory, world_size=trial.case.world_size, timeout_s=protocol.timeout_s)
+                if trial.case.device == "cuda":
+                    answer = with_energy(answer, sampler.energy_mj, ranks=trial.case.world_size)
             except ServerDied as error:
                 self._server = None
                 trouble = str(error).splitlines()[0]

@@ -1,0 +1,120 @@
+"""What is found about a subject beside time and memory, such as its error and what it keeps, and who computes something else on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from bench.metrics import METRICS
+from bench.report.numbers import units
+from bench.report.numbers.summary import CaseSummary, Spread
+
+if TYPE_CHECKING:
+    from bench.report.numbers.layout import Facet
+
+FINDINGS = tuple(metric.name for metric in METRICS.values() if metric.finding)
+"""Metrics that are compared between subjects beside time and peak."""
+ERRORS = tuple(name for name in FINDINGS if METRICS[name].unit == "ratio" and name.endswith("_error"))
+TITLES = {
+    "output_error": "error",
+    "update_error": "error of the update",
+    "weight_bytes": "weights",
+    "state_bytes": "states",
+    "state_host_bytes": "states off the device",
+    "state_bytes_per_parameter": "states a parameter",
+    "energy_j": "energy a call",
+    "energy_per_token_j": "energy a token",
+}
+LARGER_ERROR = 1.25
+"""Errors within this factor of each other are alike: both are a draw of rounding."""
+OTHER_ERROR = 3.0
+LEAST_OTHER_ERROR = 1e-3
+"""Above both, relative to the baseline and for itself, an error is no rounding any more: other numbers are computed."""
+TOLERANCE_WORDS = "the tolerance that the implementation declares"
+"""How a check says that its limit is a declared tolerance."""
+
+
+def title(metric: str) -> str:
+    """The head of a finding's column."""
+    return TITLES.get(metric, metric.removesuffix("_bytes").replace("_", " "))
+
+
+def found_in(cases: Iterable[CaseSummary]) -> tuple[str, ...]:
+    """The findings that at least one of `cases` has."""
+    names = {name for case in cases if case.usable for name in case.values}
+    return tuple(name for name in FINDINGS if name in names)
+
+
+def value_text(value: Spread, metric: str) -> str:
+    """`0.170 %`, `1.13 GiB`; with the range where trials differ."""
+    unit = units.metric_unit(metric)
+    middle = units.in_unit(value.median, unit)
+    between = units.range_in_unit(value.low, value.high, unit)
+    return middle if between == middle else f"{middle} ({between})"
+
+
+def telling(facet: Facet) -> tuple[str, ...]:
+    """The findings that differ between subjects at some size: what all share says nothing in a cell."""
+    names = found_in(facet.cells.values())
+    return tuple(name for name in names if any(_differs(facet, x, name) for x in facet.xs))
+
+
+def _differs(facet: Facet, x: float | int | None, metric: str) -> bool:
+    seen = {cell.values[metric].median for label in facet.labels if (cell := facet.cells.get((label, x))) and metric in cell.values}
+    return len(seen) > 1
+
+
+def declares_tolerance(case: CaseSummary) -> bool:
+    """Whether a check of the case was held against a tolerance that its implementation declares."""
+    return any(TOLERANCE_WORDS in (check.detail or "") for result in case.counted for check in result.checks)
+
+
+def other_numbers(facet: Facet) -> frozenset[str]:
+    """Subjects that compute something else on purpose: by their declared tolerance, in another dtype than the baseline (the first,
+    where there is none), or because their error is no rounding any more.
+
+    Nobody, where everybody does: then they are compared with each other.
+    """
+    dtype = next((cell.case.dtype for label in (facet.baseline, *facet.labels) if label for cell in facet.row(label)), None)
+    found = frozenset(
+        label
+        for label in facet.labels
+        if any(
+            cell.case.dtype != dtype or declares_tolerance(cell) or _far_off(facet, cell, x)
+            for x in facet.xs
+            if (cell := facet.cells.get((label, x)))
+        )
+    )
+    measured = {label for label in facet.labels if any(cell.usable for cell in facet.row(label))}
+    return found if measured - found else frozenset()
+
+
+def _far_off(facet: Facet, cell: CaseSummary, x: float | int | None) -> bool:
+    beside = [other for label in facet.labels if (other := facet.cells.get((label, x))) is not None and other.usable]
+    for metric in ERRORS:
+        own = cell.values.get(metric)
+        others = [other.values[metric].median for other in beside if metric in other.values]
+        if own and own.median > LEAST_OTHER_ERROR and own.median > OTHER_ERROR * min(others, default=own.median):
+            return True
+    return False
+
+
+def error_words(case: CaseSummary, against: CaseSummary | None, *, always: bool) -> str:
+    """`error 9.10 % instead of 0.170 %` where the error is the larger one; with `always` also where nothing can be compared."""
+    words = []
+    for metric in ERRORS:
+        own = case.values.get(metric)
+        other = against.values.get(metric) if against is not None else None
+        if own is None:
+            continue
+        text = f"{title(metric)} {units.in_unit(own.median, units.metric_unit(metric))}"
+        if other is not None and own.median > LARGER_ERROR * other.median:
+            words.append(f"{text} instead of {units.in_unit(other.median, units.metric_unit(metric))}")
+        elif other is None and always:
+            words.append(text)
+    return ", ".join(words)
+
+
+def lines(case: CaseSummary, metrics: Sequence[str]) -> tuple[str, ...]:
+    """`error 0.170 %`, one for each finding that the case has."""
+    return tuple(f"{title(name)} {value_text(case.values[name], name)}" for name in metrics if case.usable and name in case.values)
