@@ -7,6 +7,7 @@ the name is kept, never the command line. What a machine does not tell is absent
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -25,6 +26,8 @@ from bench.stats import median
 
 INTERVAL_S = 0.1
 SLOW_INTERVAL_S = 1.0
+ENERGY_READINGS = 5
+"""Of a GPU's energy counter for each reading of all else: how exactly energy is known hangs on how closely the counter is followed."""
 
 BUSY_SHARE = 0.1
 """A process is busy above this share of one core."""
@@ -141,7 +144,13 @@ class ConditionsSampler:
 
     def _loop(self) -> None:
         slow_at = time.monotonic() + SLOW_INTERVAL_S
-        while not self._stop.wait(self._interval_s):
+        parts = 1 if self._gpu is None else ENERGY_READINGS
+        for count in itertools.count(1):
+            if self._stop.wait(self._interval_s / parts):
+                return
+            if self._gpu is not None and count % parts:
+                self._gpu.read_energy()
+                continue
             slow = time.monotonic() >= slow_at
             if slow:
                 slow_at = time.monotonic() + SLOW_INTERVAL_S

@@ -1,7 +1,7 @@
 """How much energy a GPU used between two moments, by readings of its counter, and how exactly those can tell.
 
 The counter counts millijoules since the driver was loaded, but a driver brings it up to date only every 20 to 100 ms, and we read it
-about ten times a second. So what counts are the readings at which it had moved: between two of them it is taken to grow evenly. At each
+some fifty times a second. So what counts are the readings at which it had moved: between two of them it is taken to grow evenly. At each
 of the two moments the line lags behind by less than the longest stretch between such readings; where the GPU draws the same power before
 either moment, both lags cost at most that stretch times the power together, so the error is at most stretch / duration.
 """

@@ -23,9 +23,10 @@ class GpuReadings:
         self.foreign: set[int] = set()
         self.energy_mj: list[tuple[float, int]] = []
         """(monotonic seconds, millijoules), the first at once."""
-        self._read_energy()
+        self.read_energy()
 
-    def _read_energy(self) -> None:
+    def read_energy(self) -> None:
+        """Keeps what the energy counter says now; by itself it is cheap, so it may be read more often than the rest."""
         energy_mj = ask(self.nvml.nvmlDeviceGetTotalEnergyConsumption, self.handle)
         if energy_mj is not None:
             self.energy_mj.append((time.monotonic(), int(energy_mj)))
@@ -33,7 +34,7 @@ class GpuReadings:
     def read(self, add: Callable[[str, float | None], None]) -> None:
         """Hands each reading to `add` under its name, in Hz, W, degrees Celsius and bytes."""
         nvml, handle = self.nvml, self.handle
-        self._read_energy()
+        self.read_energy()
         for name, kind in (("sm_clock_hz", nvml.NVML_CLOCK_SM), ("memory_clock_hz", nvml.NVML_CLOCK_MEM)):
             mhz = ask(nvml.nvmlDeviceGetClockInfo, handle, kind)
             add(name, mhz * 1e6 if mhz is not None else None)

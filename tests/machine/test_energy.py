@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 
 import pytest
@@ -71,6 +72,13 @@ def test_the_sampler_keeps_each_reading_of_the_counter_with_its_moment(gpus: Cal
     assert list(moments) == sorted(moments)
     assert energies == tuple(1_000_000 + 50_000 * (index + 1) for index in range(len(energies)))
     assert sampler.summary()["energy_j"] == 50.0 * (len(energies) - 1)
+
+
+def test_the_counter_is_followed_more_closely_than_all_else(gpus: Callable[..., None]) -> None:
+    gpus(Gpu("GPU-a"))
+    with ConditionsSampler(find_device("cuda"), interval_s=0.05) as sampler:
+        time.sleep(0.3)
+    assert len(sampler.energy_mj) > 2 * sampler.summary()["readings"]
 
 
 def test_a_gpu_that_does_not_tell_its_energy_has_no_readings(gpus: Callable[..., None]) -> None:
