@@ -174,10 +174,14 @@ def _fused(layer: Layer, q: Tensor, k: Tensor, v: Tensor, holds: tuple[Tensor, .
 
 
 def _workspace(layer: Layer) -> tuple[list[Made], list[Made]]:
-    """What FlashAttention-2's backward makes for itself: an fp32 sum for queries, one number a row, keys and values by query heads.
+    """What a kernel's backward makes for itself.
 
-    flash_api.cpp of flash-attn 2 and of torch's own build of it.
+    FlashAttention-2: an fp32 sum for queries, one number a row, keys and values by query heads (flash_api.cpp of flash-attn 2 and of
+    torch's own build of it). FlexAttention: one number a row (`delta` in torch._inductor.kernel.flex).
     """
+    if layer.cuda and layer.train.attention == "flex":
+        delta = layer.made("sum of out * gradient", "4·a·t", WORKSPACE)
+        return [delta], [gone(delta.name)]
     if not layer.cuda or layer.train.attention not in ("sdpa_flash", "flash_attn2"):
         return [], []
     values = layer.dims.values

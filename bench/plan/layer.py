@@ -53,12 +53,13 @@ def decoder_layer(model: ModelSpec, train: TrainSpec, dims: Dims, *, cuda: bool,
     x = Tensor(INPUT, dims.size("x·h·t"), "x·h·t", "layer")
     layer = Layer(Tape(x), dims, model, train, cuda)
     normalised = norm(layer, x, "input norm")
-    if first and not layer.learns:
+    frozen_before = first and not layer.learns
+    if frozen_before:
         layer.tape.operations[:] = [replace(operation, saved=(), backward=(), gradients={}) for operation in layer.tape.operations]
     projected: list[Tensor] = []
     for name, heads in (("q_proj", "a"), ("k_proj", "k"), ("v_proj", "k")):
         of = linear(layer, normalised, "h", f"{heads}·d", name, "attention", x_bytes="x", bias=model.biases,
-                    holds=(normalised, *projected))  # fmt: skip
+                    holds=(normalised, *projected), to_x=not frozen_before)  # fmt: skip
         if model.head_norms and name != "v_proj":
             of = norm(layer, of, "head norm", "d", f"{heads}·t", "e")
         projected.append(of)

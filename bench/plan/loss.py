@@ -63,10 +63,10 @@ def _eager(layer: Layer, hidden: Tensor, weight: Tensor | None) -> None:
     wide = cast(layer, logits, "V·t", "4", "e", PART)
     logs = tensor("log-softmax, fp32", "4·V·t", PART)
     tape.add([wide], [logs], saved=[logs], backward=[made("gradient of fp32 logits", "4·V·t")], gradients={wide: "gradient of fp32 logits"},
-             holds=[logits, wide])  # fmt: skip
+             holds=[hidden, logits, wide])  # fmt: skip
     mean = tensor("loss", "8", PART)
     tape.add([logs], [mean], backward=[made("gradient of log-softmax", "4·V·t")], gradients={logs: "gradient of log-softmax"},
-             holds=[logits, wide, logs])  # fmt: skip
+             holds=[hidden, logits, wide, logs])  # fmt: skip
 
 
 def _chunks(layer: Layer) -> list[Made]:

@@ -139,20 +139,22 @@ class Step:
     def _micro_batch(self, *, accumulated: bool) -> Iterable[_Candidate]:
         where = ", gradients accumulated" if accumulated else ""
         resident = self.residents.terms + (self.residents.gradients if accumulated else ())
-        chain = [*self.layers, self.norm]
-        yield from self._forward(resident, chain, where)
+        chain, before = [*self.layers, self.norm], self._before() if accumulated else []
+        yield from self._forward(resident, chain, where, before)
         saved = [part.forward.left for part in chain]
-        yield self._candidate("loss" + where, "loss", resident, saved, self.loss.forward, self._shared())
+        yield self._candidate("loss" + where, "loss", resident, saved, self.loss.forward, [*self._shared(), *before])
         yield from self._backward(resident, chain, where, accumulated)
 
-    def _forward(self, resident: tuple[Term, ...], chain: Sequence[_Part], where: str) -> Iterable[_Candidate]:
+    def _forward(
+        self, resident: tuple[Term, ...], chain: Sequence[_Part], where: str, before: Sequence[Alive]
+    ) -> Iterable[_Candidate]:
         """At the layers that can be the highest: the last of each kind, and the last norm."""
         last = {id(part): index for index, part in enumerate(chain)}
         of_first = any(alive.name == INPUT for alive in chain[0].forward.left)
         held = Alive("embedding output", self.dims.size("x·h·t"), "x·h·t", "embedding", "temporary")
         for index in sorted(set(last.values())):
             saved = [part.forward.left for part in chain[:index]] + [part.cached for part in chain[:index]]
-            shared = self._shared() if index == 0 or of_first else [*self._shared(), held]
+            shared = [*self._shared(), *before, *([] if index == 0 or of_first else [held])]
             yield self._candidate(
                 f"{chain[index].name} {index + 1}{where}", "forward", resident, saved, chain[index].forward, shared
             )
@@ -193,6 +195,13 @@ class Step:
     def _shared(self) -> list[Alive]:
         """What all layers share: angles of the rotation."""
         return [Alive("cos and sin of positions", self.dims.size("2·x·d·s"), "2·x·d·s", "rope", SAVED)]
+
+    def _before(self) -> list[Alive]:
+        """What the micro-batch before has left until its loss is let go of: a frozen embedding's output is a leaf, with a gradient."""
+        if self.train.adaptation == "full" or self.train.checkpointing == "none":
+            return []
+        names = ("embedding output of the micro-batch before", "its gradient")
+        return [Alive(name, self.dims.size("x·h·t"), "x·h·t", "embedding", "temporary") for name in names]
 
     def _candidate(
         self,

@@ -118,9 +118,12 @@ def _norm_eager(layer: Layer, x: Tensor, part: str, width: str, rows: str, x_byt
 
 def linear(
     layer: Layer, x: Tensor, inside: str, outside: str, name: str, part: str, *,
-    x_bytes: str = "e", bias: bool = False, holds: tuple[Tensor, ...] = (), kept: bool = True,
+    x_bytes: str = "e", bias: bool = False, holds: tuple[Tensor, ...] = (), to_x: bool = True,
 ) -> Tensor:  # fmt: skip
-    """x (tokens, `inside`) to (tokens, `outside`); its weight learns, or is frozen with or without an adapter beside it."""
+    """x (tokens, `inside`) to (tokens, `outside`); its weight learns, or is frozen with an adapter beside it.
+
+    `to_x`: whether a gradient goes back to x, behind which something learns.
+    """
     x_computed = cast(layer, x, f"{inside}·t", "e", x_bytes, part, holds)
     out = layer.tensor(f"{name} output", f"e·{outside}·t", part)
     tape, made = layer.tape, layer.made
@@ -143,17 +146,17 @@ def linear(
             of_bias = made(f"gradient of {name} bias", f"w·{outside}", GRADIENT)
             backward.append(of_bias)
             weights.append(of_bias.name)
-        tape.add(inputs, [out], saved=saved, holds=holds, backward=backward, gradients=gradients, weights=weights, kept=kept)
+        tape.add(inputs, [out], saved=saved, holds=holds, backward=backward, gradients=gradients, weights=weights, kept=True)
         return out
     whole = _dequantized(layer, inside, outside)
     inputs, saved = [x_computed], []
     if layer.casts:
         copied = layer.tensor(f"{name} weight, cast", f"e·{inside}·{outside}", part)
         tape.add([], [copied], holds=holds)
-        inputs, saved = [x_computed, copied], [copied]
-    tape.add(inputs, [out], saved=saved, holds=holds, inside=whole, backward=[*whole[:1], gradient, *whole[1:]],
-             gradients={x_computed: gradient.name}, kept=kept)  # fmt: skip
-    return _adapted(layer, x, out, inside, outside, name, part, x_bytes, (x, *holds))
+        inputs, saved = [x_computed, copied], [copied] if to_x else []
+    tape.add(inputs, [out], saved=saved, holds=holds, inside=whole, backward=[*whole[:1], gradient, *whole[1:]] if to_x else [],
+             gradients={x_computed: gradient.name} if to_x else {}, kept=True)  # fmt: skip
+    return _adapted(layer, x, out, inside, outside, name, part, x_bytes, (x, *holds), to_x)
 
 
 def _dequantized(layer: Layer, inside: str, outside: str) -> list[Made]:
@@ -164,30 +167,36 @@ def _dequantized(layer: Layer, inside: str, outside: str) -> list[Made]:
 
 
 def _adapted(
-    layer: Layer, x: Tensor, out: Tensor, inside: str, outside: str, name: str, part: str, x_bytes: str, holds: tuple[Tensor, ...]
+    layer: Layer, x: Tensor, out: Tensor, inside: str, outside: str, name: str, part: str, x_bytes: str, holds: tuple[Tensor, ...],
+    to_x: bool,
 ) -> Tensor:  # fmt: skip
-    """The product of two thin fp32 matrices beside a frozen weight, as `adaptation/lora.py` writes it; autocast rounds both."""
+    """The product of two thin fp32 matrices beside a frozen weight, as `adaptation/lora.py` writes it; autocast rounds both.
+
+    x is copied to fp32 for them; autocast rounds that copy, of what has 16 bits already too.
+    """
     tape, tensor, made = layer.tape, layer.tensor, layer.made
     size = "e" if layer.casts else "4"
     holds = (out, *holds)
-    x_adapted = cast(layer, x, f"{inside}·t", size, x_bytes, part, holds)
+    x_wide = cast(layer, x, f"{inside}·t", "4", x_bytes, part, holds)
+    x_adapted = cast(layer, x_wide, f"{inside}·t", size, "4", part, (x_wide, *holds))
     thin = tensor(f"{name} adapter, thin", f"{size}·r·t", part)
     wide = tensor(f"{name} adapter, wide", f"{size}·{outside}·t", part)
     for letter, width, source, result in (("a", inside, x_adapted, thin), ("b", outside, thin, wide)):
         of_weight = made(f"gradient of adapter {letter}", f"{size}·r·{width}", "temporary" if layer.casts else GRADIENT)
         back = made("gradient of adapter input", f"{size}·{inside if letter == 'a' else 'r'}·t")
-        gradients: dict[Tensor, str | Tensor] = {source: back.name}
-        saved, weights = [source], [of_weight.name]
+        handed = to_x or letter == "b"
+        gradients: dict[Tensor, str | Tensor] = {source: back.name} if handed else {}
+        inputs, saved, weights = [source], [source], [of_weight.name]
         if layer.casts:
             copied, origin = tensor(f"{name} adapter {letter}, cast", f"e·r·{width}", part), tensor("adapter", "0", part)
             rounded = made(f"gradient of adapter {letter}", f"4·r·{width}", GRADIENT)
             tape.add([origin], [copied], backward=[rounded], weights=[rounded.name], holds=holds)
             tape.cached.append(copied)
-            saved, weights = [source, copied], []
+            inputs, weights = [source, copied], []
+            saved = inputs if handed else [source]
             gradients[copied] = of_weight.name
-        tape.add(
-            saved, [result], saved=saved, backward=[of_weight, back], gradients=gradients, weights=weights, holds=holds, kept=True
-        )
+        tape.add(inputs, [result], saved=saved, backward=[of_weight, back] if handed else [of_weight], gradients=gradients,
+                 weights=weights, holds=(x_wide, *holds) if letter == "a" else holds, kept=True)  # fmt: skip
     scaled = tensor(f"{name} adapter, scaled", f"{size}·{outside}·t", part)
     tape.add([wide], [scaled], backward=[made("scaled", f"{size}·{outside}·t")], gradients={wide: "scaled"}, holds=(thin, *holds))
     rounded_out = cast(layer, scaled, f"{outside}·t", "e", size, part, (thin, *holds))

@@ -22,8 +22,8 @@ UNKNOWN_WORKSPACES: Mapping[str, str] = {
 """Attention to what of it has no formula here."""
 
 
-def predict(case_params: Mapping[str, Any], subject: Mapping[str, str]) -> Prediction:
-    """Of a case of the workload `train_step`, from its parameters and what fills its slots. Raises PlanError."""
+def predict(case_params: Mapping[str, Any], subject: Mapping[str, str], target: Target | None = None) -> Prediction:
+    """Of a case of the workload `train_step`, from its parameters (and `world_size`) and what fills its slots. Raises PlanError."""
     sizes = {field.name: case_params[field.name] for field in fields(ModelSpec) if field.name in case_params}
     model = ModelSpec(**{"name": str(case_params.get("model") or "model"), **sizes})
     known = {field.name for field in fields(TrainSpec)}
@@ -36,7 +36,7 @@ def predict(case_params: Mapping[str, Any], subject: Mapping[str, str]) -> Predi
     unknown = sorted(set(subject) - known)
     if unknown:
         raise PlanError(f"the memory model knows no slot {', '.join(unknown)}")
-    return predict_step(model, TrainSpec(**{**said, **subject}))
+    return predict_step(model, TrainSpec(**{**said, **subject}), target)
 
 
 def predict_step(model: ModelSpec, train: TrainSpec, target: Target | None = None) -> Prediction:

@@ -80,8 +80,13 @@ def _kept(weight: Weight, train: TrainSpec) -> Term:
     return Term(f"weights: {weight.name}", ANY, "parameters", size * weight.count, formula, source)
 
 
+def _copies(train: TrainSpec) -> bool:
+    """Whether there is a master copy apart: adapters are fp32 already, and their copy in that dtype is they themselves."""
+    return bool(train.master_bytes) and train.adaptation == "full"
+
+
 def _masters(train: TrainSpec, elements: int) -> list[Term]:
-    if not train.master_bytes:
+    if not _copies(train):
         return []
     return [Term("master copy", ANY, "optimizer_states", train.master_bytes * elements, "4 bytes a weight", "the slot precision")]
 
@@ -105,14 +110,14 @@ def _gradients(learned: list[Weight]) -> tuple[Term, ...]:
 
 
 def _master_gradients(train: TrainSpec, elements: int) -> tuple[Term, ...]:
-    if not train.master_bytes:
+    if not _copies(train):
         return ()
     size = train.master_bytes * elements
     return (Term("gradients of the master copy", ANY, "gradients", size, "4 bytes a weight", "the slot precision"),)
 
 
 def _last_gradient(train: TrainSpec, last: Weight) -> tuple[Term, ...]:
-    if not train.master_bytes:
+    if not _copies(train):
         return ()
     size = last.elements * last.element_bytes
     return (Term("last gradient before its cast", ANY, "gradients", size, f"{last.elements}", "the slot precision"),)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from bench.errors import DeviceError, HarnessError, StoreError
 from bench.machine import Device, find_device, harness_version, revision, scrub_data
+from bench.plan.stored import foretold_of
 from bench.processes import adopting_orphans
 from bench.records import Case, Reply, Result, Run, RunState, Status, Trial, TrialKey, dump, utc_now
 from bench.run.canaries import is_canary
@@ -320,6 +321,7 @@ class _Execution:
     def _trial(self, trial: Trial) -> Result | None:
         seed = trial_seed(self._plan.seed, trial)
         started_at = utc_now()
+        foretold = foretold_of(trial.case)  # before the trial: one that knew its outcome would be none
         refusal = self._refusals.get(trial.case.key) or self._settled.get(trial.case.key)
         if refusal is not None:
             measured: Measured | None = Measured(Answer(refusal, None, ()), None, {}, "", 0.0)
@@ -336,7 +338,7 @@ class _Execution:
             reason = f"as trial {trial.index} of this case found: {reply.reason}"
             self._settled[trial.case.key] = Reply(reply.status, reason, error_type=reply.error_type, phase=PREFLIGHT)
         variables = self._worker.variables(trial)
-        return self._row_maker.row(trial, measured, seed=seed, started_at=started_at, variables=variables)
+        return self._row_maker.row(trial, measured, seed=seed, started_at=started_at, variables=variables, foretold=foretold)
 
     def _above_data_sheet(self, case: Case, reply: Reply) -> str | None:
         implementations = [self._catalogue.implementation(slot, name) for slot, name in case.subject.items()]

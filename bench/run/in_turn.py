@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from bench.errors import BenchError, HarnessError, StoreError
 from bench.machine import Device, harness_version, scrub_data
+from bench.plan.stored import foretold_of
 from bench.processes import adopting_orphans
 from bench.records import Case, Json, Result, RevisionItem, Run, RunState, Status, Trial, dump, utc_now
 from bench.run.commands import run_command
@@ -154,6 +155,7 @@ class InTurn:
     def _trial(self, trial: Trial, version: Version, done: int, pairs: int) -> Result:
         worker = self._worker(version)
         seed, started_at = trial_seed(self._seed, trial), utc_now()
+        foretold = foretold_of(trial.case)
         try:
             measured = unthrottled(lambda: worker.measure(trial, self._protocol, seed), self._pause)
         except HarnessError as error:
@@ -172,7 +174,9 @@ class InTurn:
             measured = invalid(measured, reason)
         worker.keep(trial, measured.answer.reply)
         measured = _with_facts(measured, version)
-        result = self._rows[version.name].row(trial, measured, seed=seed, started_at=started_at, variables=worker.variables(trial))
+        variables = worker.variables(trial)
+        rows = self._rows[version.name]
+        result = rows.row(trial, measured, seed=seed, started_at=started_at, variables=variables, foretold=foretold)
         if not self._store.add_result(result):
             raise HarnessError(f"the trial of {describe(result)} in {version.name} has a row already")
         worker.tidy()

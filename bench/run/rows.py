@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bench.machine import Device, environment, harness_version
-from bench.records import Environment, Result, Scalar, Status, Trial
+from bench.records import Environment, Json, Result, Scalar, Status, Trial
 from bench.run.canaries import is_canary
 from bench.run.commands import case_command, run_command
 from bench.run.options import RunOptions
@@ -36,8 +36,17 @@ class RowMaker:
         self._runtimes: dict[str, Mapping[str, Scalar]] = {}
         self._latest_runtime: Mapping[str, Scalar] = {}
 
-    def row(self, trial: Trial, measured: Measured, *, seed: int, started_at: str, variables: Mapping[str, str]) -> Result:
-        """The row. `variables` is the environment that the trial's process had, or would have had."""
+    def row(
+        self,
+        trial: Trial,
+        measured: Measured,
+        *,
+        seed: int,
+        started_at: str,
+        variables: Mapping[str, str],
+        foretold: Mapping[str, Json],
+    ) -> Result:
+        """The row. `variables` is the environment that the trial's process had, or would have had; `foretold` joins the conditions."""
         from bench.store import new_id
 
         reply = measured.answer.reply
@@ -69,7 +78,7 @@ class RowMaker:
             checks=reply.checks,
             proof=reply.proof,
             cost=reply.cost,
-            conditions={**measured.conditions, **reply.conditions},
+            conditions={**measured.conditions, **reply.conditions, **foretold},
             log=log,
             harness_version=harness_version(),
         )

@@ -38,6 +38,13 @@ CASES: dict[str, tuple[int, int, dict[str, Any]]] = {
     "autocast, accumulation": (64, 2, {**FLASH, "precision": "bf16_amp", "accumulation": 2}),
     "adapters": (64, 2, {**FLASH, "adaptation": "lora"}),
     "adapters, checkpoints": (64, 2, {**FLASH, "adaptation": "lora", "checkpointing": "full"}),
+    "adapters, autocast": (64, 2, {**FLASH, "adaptation": "lora", "precision": "bf16_amp"}),
+    "adapters, autocast, selective": (64, 4, {"adaptation": "lora", "precision": "bf16_amp", "checkpointing": "selective"}),
+    "adapters, master, checkpoints, accumulation": (
+        64,
+        2,
+        {**FLASH, "adaptation": "lora", "precision": "bf16_master", "checkpointing": "full", "accumulation": 2},
+    ),
     "loop": (16, 1, {**FLASH, "optimizer": "adamw_forloop"}),
     "sgd": (16, 1, {**FLASH, "optimizer": "sgd"}),
 }

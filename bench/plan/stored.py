@@ -1,0 +1,57 @@
+"""What a row of `train_step` stores of the prediction that was made before it ran, and reading it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bench.plan.moments import Target
+from bench.plan.predict import predict
+from bench.plan.spec import PlanError
+from bench.plan.terms import CAUSES
+from bench.records import Case, Json
+
+PREDICTED = "predicted"
+"""Under this name it lies among the row's conditions."""
+WORKLOAD = "train_step"
+TARGETS: Mapping[str, Target] = {"cuda": Target(), "cpu": Target(cuda=False)}
+"""Kind of device to the kernels that are predicted for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A prediction as a row has it."""
+
+    peak_bytes: int
+    phase: str
+    causes: Mapping[str, int]
+
+
+def foretold_of(case: Case) -> dict[str, Json]:
+    """A condition for the row: peak, phase, bytes by cause and notes, or `refused` with the reason.
+
+    Nothing for a case that the memory model does not speak of.
+    """
+    target = TARGETS.get(case.device)
+    if case.workload != WORKLOAD or target is None:
+        return {}
+    try:
+        found = predict({**case.params, "world_size": case.world_size}, case.subject, target)
+    except PlanError as error:
+        return {PREDICTED: {"refused": str(error)}}
+    peak = found.peak
+    causes: dict[str, Json] = dict(peak.by_category())
+    notes: list[Json] = list(found.notes)
+    return {PREDICTED: {"peak_bytes": peak.size_bytes, "phase": peak.phase, "moment": peak.name, "causes": causes, "notes": notes}}
+
+
+def stored(conditions: Mapping[str, Any]) -> Stored | None:
+    """What a row's conditions have of it; None where there is none, it was refused, or it is of another form."""
+    kept = conditions.get(PREDICTED)
+    if not isinstance(kept, Mapping) or not isinstance(kept.get("causes"), Mapping):
+        return None
+    peak, phase, causes = kept.get("peak_bytes"), kept.get("phase"), kept["causes"]
+    if not isinstance(peak, int) or not isinstance(phase, str) or not all(isinstance(size, int) for size in causes.values()):
+        return None
+    return Stored(peak, phase, {cause: causes[cause] for cause in CAUSES if cause in causes})
