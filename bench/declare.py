@@ -276,6 +276,8 @@ class Bound:
     """What it holds between calls, for the attribution of its peak: `parameters`, `gradients`, `optimizer_states`."""
     close: Callable[[], None] | None = None
     """Called when the trial has asked all that it wants to know: removes what would outlive the process, such as files."""
+    release: Callable[[], None] | None = None
+    """Called of a small problem once it is checked: lets go of what a library would keep to the process's end, in all later peaks."""
     observe: Callable[[Any], Mapping[str, torch.Tensor]] | None = None
     """Makes named outputs, untimed, of what `forward` returned, where that is none; only in passes that do not differentiate."""
 

@@ -11,14 +11,14 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from bench.machine.device import Device
-from bench.machine.gpu_readings import GpuReadings
+from bench.machine.gpu_readings import GpuReadings, worst_of
 from bench.machine.neighbours import Process, host_pids, ours, processes
 from bench.machine.nvml import NvmlAbsent, NvmlBroken
 from bench.machine.secrets import scrub
@@ -87,6 +87,12 @@ def _frequencies_hz(cpus: Iterable[int]) -> list[float]:
     return [float(line.split(":")[1]) * 1e6 for line in lines if line.startswith("cpu MHz")]
 
 
+def _by_itself(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What one GPU of several says: who else computes there is counted, since the names stand beside it."""
+    names = found["other_compute_processes"]
+    return {name: value for name, value in found.items() if name != "other_compute_processes"} | {"others_computing": len(names)}
+
+
 class ConditionsSampler:
     """Samples beside a trial while it is entered; `summary` afterwards.
 
@@ -95,15 +101,19 @@ class ConditionsSampler:
         conditions = sampler.summary()
 
     Readings are spread as {"min", "median", "max"}. A fault of NVML in the middle ends the GPU's readings, never the trial.
+
+    Where several GPUs work on a trial (`further`), readings are spread over all of them, reasons are the worst of any, and each is told
+    by itself under `gpus`, by its number.
     """
 
-    def __init__(self, device: Device, *, interval_s: float = INTERVAL_S) -> None:
+    def __init__(self, device: Device, *, further: Sequence[Device] = (), interval_s: float = INTERVAL_S) -> None:
         self._device = device
+        self._further = tuple(further)
         self._interval_s = interval_s
         self._series = _Series()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._gpu: GpuReadings | None = None
+        self._gpus: list[tuple[Device, GpuReadings, _Series]] = []
         self._gpu_error: str | None = None
         self._count = 0
         self._summary: dict[str, Any] = {}
@@ -115,12 +125,14 @@ class ConditionsSampler:
         self._first_processes = processes()
         self._first_ticks = _cpu_ticks()
         self._started = time.monotonic()
-        if self._device.kind == "cuda":
+        for device in (self._device, *self._further) if self._device.kind == "cuda" else ():
             try:
-                self._gpu = GpuReadings(self._device)
-                self._gpu.look_at_processes(ours(self._first_processes, os.getpid()), first=True)
+                readings = GpuReadings(device)
+                readings.look_at_processes(ours(self._first_processes, os.getpid()), first=True)
             except (NvmlAbsent, NvmlBroken, IndexError) as error:
-                self._gpu_error = str(error)
+                self._gpu_error = f"{device.torch_name}: {error}"
+                continue
+            self._gpus.append((device, readings, _Series()))
         self._read(slow=True)
         self._thread = threading.Thread(target=self._loop, name="conditions", daemon=True)
         self._thread.start()
@@ -139,8 +151,8 @@ class ConditionsSampler:
 
     @property
     def energy_mj(self) -> Sequence[tuple[float, int]]:
-        """Readings of the GPU's energy counter: (monotonic seconds, millijoules); none where there is no GPU that tells."""
-        return self._gpu.energy_mj if self._gpu is not None else ()
+        """Readings of the first GPU's energy counter: (monotonic seconds, millijoules); none where there is no GPU that tells."""
+        return next((gpu.energy_mj for device, gpu, _ in self._gpus if device == self._device), ())
 
     def _loop(self) -> None:
         slow_at = time.monotonic() + SLOW_INTERVAL_S
@@ -163,8 +175,15 @@ class ConditionsSampler:
         if slow:
             frequencies = _frequencies_hz(self._cpus)
             self._series.add("cpu_frequency_hz", median(frequencies) if frequencies else None)
-        if self._gpu is not None:
-            self._gpu.read(self._series.add)
+        for _, gpu, own in self._gpus:
+            gpu.read(self._adding_to(own))
+
+    def _adding_to(self, own: _Series) -> Callable[[str, float | None], None]:
+        def add(name: str, value: float | None) -> None:
+            own.add(name, value)
+            self._series.add(name, value)
+
+        return add
 
     def _summarise(self) -> dict[str, Any]:
         elapsed_s = time.monotonic() - self._started
@@ -179,10 +198,15 @@ class ConditionsSampler:
             facts["cpu_stolen_share"] = stolen / every
         if self._device.uuid is not None:
             facts["gpu_uuid"] = self._device.uuid
-        if self._gpu is not None:
-            self._gpu.look_at_processes(mine, first=False)
-            names = {pid: scrub(process.name) for pid, process in {**self._first_processes, **now}.items()} if host_pids() else {}
-            facts |= self._gpu.summary(names)
+        names = {pid: scrub(process.name) for pid, process in {**self._first_processes, **now}.items()} if host_pids() else {}
+        told: dict[str, dict[str, Any]] = {}
+        for device, gpu, own in self._gpus:
+            gpu.look_at_processes(mine, first=False)
+            told[str(device.index)] = gpu.summary(names) | own.summary()
+        if told:
+            facts |= worst_of(list(told.values()))
+        if self._further:
+            facts["gpus"] = {number: _by_itself(found) for number, found in told.items()}
         if self._gpu_error is not None:
             facts["nvml_error"] = self._gpu_error
         return facts

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bench.catalogue import Catalogue, missing_requirements
@@ -37,6 +41,14 @@ MODULES: Mapping[str, str] = {
 
 NOT_IMPORTED = ("torch", "numpy", "pytorch-triton")
 """Looked at elsewhere, or holding no module of their own (and all nvidia-* but those above hold libraries)."""
+
+INSTALL_COMPILER = "apt-get install g++, or name a C++ compiler in CXX"
+INSTALL: Mapping[str, str] = {
+    "ninja": "pip install ninja",
+    "libaio with its headers": "apt-get install libaio-dev",
+    "nvcc": "install the CUDA toolkit that torch was built for",
+}
+"""What to do for want of a tool that is no C++ compiler."""
 
 _TRY = """
 import importlib, sys, time
@@ -129,6 +141,40 @@ def availability_findings(catalogue: Catalogue, tried: Sequence[Import], kind: s
             yield ok("implementations", f"{title}: not installed, and {names} would not run on {kind}")
     for fault in catalogue.problems:
         yield warn("implementations", str(fault), "repair or uninstall that package")
+
+
+def operator_findings(catalogue: Catalogue, kind: str) -> Iterator[Finding]:
+    """What compiles the operators that some implementations need; nothing where their package is not installed. `kind`: the device's."""
+    users: dict[str, list[str]] = {}
+    for found in _all(catalogue):
+        if kind.removesuffix("-interpreter") in found.devices and not missing_requirements(found):
+            for name in found.builds:
+                users.setdefault(name, []).append(f"{found.slot}.{found.name}")
+    if not users or installed_version("deepspeed") is None:
+        return
+    compiler = os.environ.get("CXX", "c++")
+    tools = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    for name, needing in sorted(users.items()):
+        absent = [tool for tool in (compiler, "ninja") if shutil.which(tool, path=tools) is None]
+        if not absent and name == "async_io" and not _links_libaio(compiler):
+            absent = ["libaio with its headers"]
+        if name == "fused_adam" and shutil.which("nvcc") is None and not os.environ.get("CUDA_HOME"):
+            absent.append("nvcc")
+        if absent:
+            said = f"{name} cannot be compiled, for want of {' and '.join(absent)}: {', '.join(needing)} will be `unavailable`"
+            advice = ", ".join(INSTALL.get(tool, INSTALL_COMPILER) for tool in absent)
+            yield warn("operators", said, advice)
+        else:
+            yield ok("operators", f"{name} can be compiled, once on a machine: {', '.join(needing)}")
+
+
+def _links_libaio(compiler: str) -> bool:
+    """Whether a program with it compiles and links, as DeepSpeed asks."""
+    program = "#include <libaio.h>\nint main() { return io_queue_init(0, nullptr); }\n"
+    with tempfile.TemporaryDirectory() as folder:
+        command = [compiler, "-x", "c++", "-", "-laio", "-o", str(Path(folder) / "program")]
+        done = subprocess.run(command, input=program, capture_output=True, text=True, timeout=IMPORT_TIMEOUT_S, check=False)
+    return done.returncode == 0
 
 
 def _package(requirement: str) -> str:

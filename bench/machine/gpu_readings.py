@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bench.machine.device import Device
@@ -77,3 +77,24 @@ class GpuReadings:
             "other_compute_processes": [names.get(pid, "unknown") for pid in sorted(self.foreign)],
         }
         return {name: value for name, value in facts.items() if value is not None}
+
+
+def worst_of(gpus: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One summary of several GPUs that work on one trial: they wait for one another, so what holds one back holds all back.
+
+    Shares of throttling are the highest of any; energy is that of all, and absent where one does not tell its own.
+    """
+    shares: dict[str, float] = {}
+    for found in gpus:
+        for word, share in found.get("throttle_share", {}).items():
+            shares[word] = max(share, shares.get(word, 0.0))
+    limits = [found["power_limit_w"] for found in gpus if "power_limit_w" in found]
+    energies = [found["energy_j"] for found in gpus if "energy_j" in found]
+    facts = {
+        "power_limit_w": min(limits, default=None),
+        "energy_j": sum(energies) if len(energies) == len(gpus) else None,
+        "throttle_share": shares if any("throttle_share" in found for found in gpus) else None,
+        "compute_processes_most": max(found["compute_processes_most"] for found in gpus),
+        "other_compute_processes": [name for found in gpus for name in found["other_compute_processes"]],
+    }
+    return {name: value for name, value in facts.items() if value is not None}

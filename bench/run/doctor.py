@@ -46,6 +46,7 @@ def _looks(device: Device | None, database: str) -> list[Look]:
         tried = doctor_packages.try_imports(doctor_packages.packages_to_try(catalogue))
         yield from doctor_packages.import_findings(tried)
         yield from doctor_packages.availability_findings(catalogue, tried, kind)
+        yield from doctor_packages.operator_findings(catalogue, kind)
 
     looks: list[Look] = [
         ("python", doctor.python_findings),

@@ -42,7 +42,7 @@ def _measured(
     reply: Reply, times: Measurement, readings: Sequence[tuple[float, int]], phases: Sequence[Phase], ranks: int
 ) -> tuple[Measurement, ...]:
     if ranks > 1:
-        raise EnergyUnknownError(f"only the first of {ranks} GPUs is read")
+        raise EnergyUnknownError(f"the energy of {ranks} GPUs together is not told")
     start_s, end_s = _sampling(phases)
     used = energy_between(readings, start_s, end_s)
     calls = len(times.samples) * times.calls_per_sample

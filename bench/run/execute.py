@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.errors import DeviceError, HarnessError, StoreError
-from bench.machine import Device, find_device, harness_version, revision, scrub_data
+from bench.errors import HarnessError, StoreError
+from bench.machine import Device, harness_version, revision, scrub_data
 from bench.plan.stored import foretold_of
 from bench.processes import adopting_orphans
 from bench.records import Case, Reply, Result, Run, RunState, Status, Trial, TrialKey, dump, utc_now
@@ -26,6 +26,7 @@ from bench.run.options import RunOptions
 from bench.run.order import trial_seed
 from bench.run.plan import Plan, refused
 from bench.run.preflight import PREFLIGHT
+from bench.run.rank_devices import gpus_of_ranks
 from bench.run.ranks import Answer
 from bench.run.rows import RowMaker, describe
 from bench.run.turns import Turns
@@ -143,18 +144,9 @@ def execute(
 
 
 def _lock_names(device: Device, plan: Plan) -> list[str]:
-    """Of the device, and of the GPUs that further ranks take: as many as there are, since a trial says itself that it has too few.
-
-    Ranks begin with the first GPU; on another one a trial refuses to have any.
-    """
+    """Of the device, and of the GPUs that further ranks take."""
     ranks = max((trial.case.world_size for trial in plan.trials), default=1)
-    names = [device.lock_name]
-    for index in range(1, ranks if device.torch_name == "cuda:0" else 1):
-        try:
-            names.append(find_device(f"cuda:{index}").lock_name)
-        except DeviceError:
-            break
-    return names
+    return [used.lock_name for used in gpus_of_ranks(device, ranks)]
 
 
 def _rows_before(resumed: Run | None, plan: Plan, store: Store) -> dict[TrialKey, Status]:

@@ -31,7 +31,13 @@ class Pause(Protocol):
 def held_back(conditions: Mapping[str, Json]) -> str | None:
     """Which of the forbidding reasons the driver gave during the trial, in words; None: none."""
     shares = conditions.get("throttle_share") or {}
-    reasons = [f"{name} in {shares[name]:.0%} of the readings" for name in FORBIDDING if shares.get(name)]
+    gpus = conditions.get("gpus") or {}
+    reasons = []
+    for name in FORBIDDING:
+        if shares.get(name):
+            held = [number for number, found in gpus.items() if (found.get("throttle_share") or {}).get(name)]
+            where = f" on cuda:{' and cuda:'.join(held)}" if held else ""
+            reasons.append(f"{name} in {shares[name]:.0%} of the readings{where}")
     return ", ".join(reasons) or None
 
 

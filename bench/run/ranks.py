@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +35,17 @@ _CONNECTION_LOST = re.compile(
 )
 """The same in the words of gloo and NCCL, where it was the subject's own collective that found the other one gone."""
 
+_ENDED_BY_OTHERS = (-signal.SIGABRT, -signal.SIGTERM)
+"""How NCCL's watchdog, and the launcher, end a rank whose peer is gone: no fault of its own beside a rank that has a reason."""
+
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
-_WAITS = re.compile(r"/torch/distributed/|/deepspeed/comm/")
-"""Files whose code waits for other ranks. A wait below C++, as in DistributedDataParallel's backward, is not told from computing."""
+_WAITS = re.compile(
+    r"/torch/distributed/|/deepspeed/comm/|/torch/cuda/(__init__|streams)\.py:\d+ in (synchronize|wait)|/bench/worker/team\.py"
+)
+"""Code that waits for other ranks: a device is waited for while a collective on it waits for a rank that does not come.
+
+A wait below C++, as in DistributedDataParallel's backward, is not told from computing.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +92,12 @@ def combine(replies: Mapping[int, Reply], phases: Mapping[int, Sequence[Phase]])
     return Answer(reply, None, tuple(phases[min(replies)]))
 
 
+def _lost_another(reply: Reply) -> bool:
+    """Whether a rank failed only because another one was gone."""
+    told = (reply.error_type or "").endswith(_PEER_LOST) or _CONNECTION_LOST.search(reply.reason or "") is not None
+    return told and reply.status is Status.FAILED
+
+
 def read_stack(directory: Path, rank: int) -> tuple[str, ...]:
     """Where a rank's main thread stood when it was ended by TERM, `file:line in function`, innermost first; nothing where it was not."""
     try:
@@ -112,23 +127,24 @@ def culprit(
 ) -> tuple[int, int]:
     """The rank that decides a trial which did not end well, and its return code.
 
-    First a rank that died without a reply, as the launcher saw it; then the gravest reply, the earliest among equals; then, on a
-    time-out, the rank that lags behind: the others wait for it. Of ranks in one phase it is the one that does not stand in a collective.
+    First a rank that died without a reply, as the launcher saw it; then the gravest reply, the earliest among equals; then one that left
+    without a reply and a bad exit status, where all others only lost it; then, on a time-out, the rank that lags behind: the others wait
+    for it. Of ranks in one phase it is the one that does not stand in a collective.
     """
+    silent = [rank for rank, reply in replies.items() if reply is None]
+    bad = {rank: reply for rank, reply in replies.items() if reply is not None and reply.status is not Status.OK}
+    own = {rank: reply for rank, reply in bad.items() if not _lost_another(reply)}
     if outcome.end is End.BY_ITSELF:
         for failure in failures:
-            if replies.get(failure.rank) is None:
+            if replies.get(failure.rank) is None and not (own and failure.returncode in _ENDED_BY_OTHERS):
                 return failure.rank, failure.returncode
-    bad = {rank: reply for rank, reply in replies.items() if reply is not None and reply.status is not Status.OK}
-    if bad:
+    left = outcome.end is End.BY_ITSELF and bool(silent)
+    if own or (bad and not left):
 
         def gravity(rank: int) -> tuple[bool, int, float]:
             reached = phases[rank]
-            lost = (bad[rank].error_type or "").endswith(_PEER_LOST) or _CONNECTION_LOST.search(bad[rank].reason or "") is not None
-            victim = lost and bad[rank].status is Status.FAILED
-            return victim, _GRAVITY.index(bad[rank].status), reached[-1].t if reached else 0.0
+            return rank not in own, _GRAVITY.index(bad[rank].status), reached[-1].t if reached else 0.0
 
         return min(bad, key=gravity), 0
-    silent = [rank for rank, reply in replies.items() if reply is None]
     stood = stacks or {}
     return min(silent, key=lambda rank: (len(phases[rank]), _waits(stood.get(rank, ())), rank)), outcome.ended_as.returncode

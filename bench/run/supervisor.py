@@ -1,4 +1,4 @@
-"""Watches one trial from its request to its end: time-out, size of its log, death of the server, Ctrl-C."""
+"""Watches one trial from its request to its end: time-out, size of its log, a rank that has failed, death of the server, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 
 from bench.run.forkserver import Ended, ForkServer
 from bench.run.oom import oom_kills
-from bench.run.traces import LOG_LIMIT_BYTES, log_bytes
+from bench.run.traces import LOG_LIMIT_BYTES, failed_ranks, log_bytes
 
 _LOOK_EVERY_S = 0.1
 _GRACE_S = 1.0
 """Between TERM and KILL: time for a launcher to end its ranks."""
+RANK_GRACE_S = 5.0
+"""For the other ranks once one has failed, to come to an answer of their own: over NCCL they would wait for it without an end."""
 
 
 class End(StrEnum):
@@ -24,6 +26,8 @@ class End(StrEnum):
     TIMEOUT = "timeout"
     FLOOD = "flood"
     INTERRUPT = "interrupt"
+    RANK_FAILED = "rank_failed"
+    """A rank said that it had failed, and others did not end within `RANK_GRACE_S`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ def watch(
     server.begin(directory, world_size, variables)
     requested += server.prepared_s  # is neither in the trial's time-out nor among its costs
     end = End.BY_ITSELF
+    rank_failed: float | None = None
     while True:
         left_s = requested + timeout_s - time.monotonic()
         ended_as = server.wait(min(_LOOK_EVERY_S, max(0.0, left_s)))
@@ -69,6 +74,10 @@ def watch(
             end = End.TIMEOUT
         elif log_bytes(directory) > LOG_LIMIT_BYTES:
             end = End.FLOOD
+        elif world_size > 1 and rank_failed is None and failed_ranks(directory, world_size):
+            rank_failed = time.monotonic()
+        elif rank_failed is not None and time.monotonic() - rank_failed > RANK_GRACE_S:
+            end = End.RANK_FAILED
         if end is not End.BY_ITSELF:
             ended_as = server.end_trial(_GRACE_S)
             break

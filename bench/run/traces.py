@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.errors import HarnessError
 from bench.machine import scrub
 from bench.metrics import METRICS
-from bench.records import Json, Measurement, Reply, load
+from bench.records import Json, Measurement, Reply, Status, load
 
 LOG_LIMIT_BYTES = 32 * 2**20
 """A trial that writes more is ended."""
@@ -57,6 +57,15 @@ def read_reply(directory: Path, rank: int | None = None) -> Reply | None:
         return None
     except ValueError as error:
         raise HarnessError(f"{path} is not a reply: {error}") from error
+
+
+def failed_ranks(directory: Path, world_size: int) -> tuple[int, ...]:
+    """The ranks that have said by now that they did not do well."""
+    return tuple(
+        rank
+        for rank in range(world_size)
+        if (directory / f"reply.{rank}.json").exists() and (reply := read_reply(directory, rank)) and reply.status is not Status.OK
+    )
 
 
 def _clean_strings(data: Json) -> Json:

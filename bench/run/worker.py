@@ -18,6 +18,7 @@ from bench.run.classify import KilledEarly, classify
 from bench.run.energy import with_energy
 from bench.run.folders import FolderError
 from bench.run.forkserver import ForkServer, ServerDied, cache_variables, server_environment
+from bench.run.rank_devices import gpus_of_ranks
 from bench.run.ranks import Answer
 from bench.run.supervisor import End, Outcome, watch
 from bench.run.traces import stored_log
@@ -149,7 +150,7 @@ class Worker:
             return Measured(Answer(Reply(Status.UNAVAILABLE, absent), None, ()), None, {}, "", 0.0)
         for _chance in range(2):
             directory = self._prepare(trial, protocol, seed)
-            sampler = ConditionsSampler(self._device)
+            sampler = ConditionsSampler(self._device, further=gpus_of_ranks(self._device, trial.case.world_size)[1:])
             try:
                 server = self.start(trial)
                 if server is None:

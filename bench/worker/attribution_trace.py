@@ -104,6 +104,7 @@ def _profiled(step: Step, holdings: Callable[[], Mapping[str, Sequence[torch.Ten
     def phase(name: str) -> None:
         with torch.profiler.record_function(f"{MARK}phase {name}"):
             pass
+        own(holdings())  # weights that ranks gather lie elsewhere in each phase
 
     activities = [torch.profiler.ProfilerActivity.CPU]
     with ExitStack() as stack:

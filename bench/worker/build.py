@@ -21,7 +21,7 @@ ABSENT = 3
 LOOK_TWICE_S = 2.0
 """Between two looks for somebody at work, who may be between two of his processes."""
 
-BUILDERS = {"cpu_adam": "CPUAdamBuilder", "async_io": "AsyncIOBuilder"}
+BUILDERS = {"cpu_adam": "CPUAdamBuilder", "async_io": "AsyncIOBuilder", "fused_adam": "FusedAdamBuilder"}
 """Name of the operator to DeepSpeed's class that builds it."""
 
 
@@ -56,6 +56,11 @@ def missing_tools(name: str) -> str | None:
         return f"no C++ compiler ({compiler}): install one, such as apt-get install g++, or name it in CXX"
     if shutil.which("ninja") is None:
         return "no ninja: pip install ninja"
+    if name == "fused_adam":
+        from torch.utils.cpp_extension import CUDA_HOME
+
+        if CUDA_HOME is None:
+            return "no CUDA compiler (nvcc): install the CUDA toolkit that torch was built for, or name its folder in CUDA_HOME"
     return None
 
 

@@ -173,10 +173,17 @@ def small_checks(subject: Subject, spec: Any, device: str, generator: torch.Gene
     got = {**outputs, **_gradients(step)}
     checks += _against_reference(subject, small, "small", got, *kept, cotangents)
 
-    def bind(part: Any) -> Any:
-        return subject.build(part, workload.make_parameters(part, device, generator))
+    let_go = [bound]
 
-    return checks + workload.property_checks(spec, bind, device, generator)
+    def bind(part: Any) -> Any:
+        let_go.append(subject.build(part, workload.make_parameters(part, device, generator)))
+        return let_go[-1]
+
+    checks += workload.property_checks(spec, bind, device, generator)
+    for small_one in let_go:
+        if small_one.release is not None:
+            small_one.release()
+    return checks
 
 
 def refill(workload: Workload, spec: Any, step: Step, generator: torch.Generator) -> None:

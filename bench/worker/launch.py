@@ -18,9 +18,18 @@ LAUNCH_FILE = "launch.json"
 def culprits_first(failures: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Earliest first, but those that TERM ended last: torchrun ends the other ranks so once one has failed.
 
-    Its times are whole seconds, so they alone do not tell which came first.
+    Those that aborted stand between: NCCL's watchdog aborts a rank whose peer is gone. Times are whole seconds, so they alone do not tell
+    which came first.
     """
-    return sorted(failures, key=lambda failure: (failure["returncode"] == -signal.SIGTERM, failure["t"], failure["rank"]))
+    late = (-signal.SIGABRT, -signal.SIGTERM)
+    return sorted(
+        failures,
+        key=lambda failure: (
+            late.index(failure["returncode"]) + 1 if failure["returncode"] in late else 0,
+            failure["t"],
+            failure["rank"],
+        ),
+    )
 
 
 def launch_ranks(directory: Path, world_size: int) -> None:

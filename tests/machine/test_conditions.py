@@ -90,6 +90,31 @@ def test_a_gpu_adds_clocks_power_heat_reasons_in_words_energy_and_its_uuid(gpus:
     assert len(summary["other_compute_processes"]) == 1
 
 
+def test_of_several_gpus_each_is_told_by_itself_and_the_worst_of_them_counts(gpus: Install) -> None:
+    gpus(Gpu("GPU-a"), Gpu("GPU-b", throttle_bits=0x40, processes=[999_999_999]))
+    with ConditionsSampler(find_device("cuda"), further=[find_device("cuda:1")], interval_s=0.01) as sampler:
+        time.sleep(0.05)
+    summary = sampler.summary()
+    assert summary["throttle_share"] == {"sw_power_cap": 1.0, "hw_thermal_slowdown": 1.0}
+    assert {number: found["throttle_share"] for number, found in summary["gpus"].items()} == {
+        "0": {"sw_power_cap": 1.0},
+        "1": {"hw_thermal_slowdown": 1.0},
+    }
+    assert summary["energy_j"] == sum(found["energy_j"] for found in summary["gpus"].values())
+    assert [found["others_computing"] for found in summary["gpus"].values()] == [0, 1]
+    assert len(summary["other_compute_processes"]) == 1
+    assert summary["gpus"]["1"]["sm_clock_hz"]["median"] == summary["sm_clock_hz"]["median"] == 1980e6
+    assert summary["gpu_uuid"] == "GPU-a"
+
+
+def test_energy_of_several_gpus_is_absent_where_one_does_not_tell_its_own(gpus: Install) -> None:
+    gpus(Gpu("GPU-a"), Gpu("GPU-b", silent=frozenset({"nvmlDeviceGetTotalEnergyConsumption"})))
+    with ConditionsSampler(find_device("cuda"), further=[find_device("cuda:1")]) as sampler:
+        pass
+    assert "energy_j" not in sampler.summary()
+    assert "energy_j" in sampler.summary()["gpus"]["0"]
+
+
 def test_what_a_gpu_cannot_tell_is_absent_and_not_zero(gpus: Install) -> None:
     silent = frozenset(
         {

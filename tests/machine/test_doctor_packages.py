@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,14 @@ import pytest
 
 from bench.catalogue import load_catalogue
 from bench.machine import Device, doctor_packages
-from bench.machine.doctor_packages import Import, availability_findings, import_findings, torch_findings, try_import
+from bench.machine.doctor_packages import (
+    Import,
+    availability_findings,
+    import_findings,
+    operator_findings,
+    torch_findings,
+    try_import,
+)
 from bench.machine.findings import Severity
 
 GPU = Device(kind="cuda", index=0, uuid="GPU-1234", name="NVIDIA H200", memory_bytes=1)
@@ -69,6 +77,35 @@ def test_a_package_that_is_installed_and_does_not_import_makes_its_implementatio
     broken = Import("flash-attn", "2.8.3", None, "ImportError: undefined symbol")
     found = [f for f in availability_findings(load_catalogue(), [broken], "cuda") if "flash_attn2" in f.what]
     assert [finding.severity for finding in found] == [Severity.WARN]
+
+
+def test_what_compiles_operators_is_told_with_who_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that is none links nothing, so libaio is not found by it."""
+    monkeypatch.setattr(doctor_packages, "missing_requirements", lambda _implementation: ())
+    monkeypatch.setattr(doctor_packages, "installed_version", lambda _package: "0.19.8")
+    refusing = tmp_path / "refusing"
+    refusing.write_text("#!/bin/sh\nexit 1\n")
+    refusing.chmod(0o755)
+    (tmp_path / "ninja").symlink_to(refusing)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("CXX", str(refusing))
+    found = {finding.what.split()[0]: finding for finding in operator_findings(load_catalogue(), "cpu")}
+    assert found["cpu_adam"].severity is Severity.OK
+    assert "optimizer.adamw_cpu_deepspeed" in found["cpu_adam"].what
+    assert found["async_io"].severity is Severity.WARN
+    assert "offloading.optimizer_nvme will be `unavailable`" in found["async_io"].what
+    assert found["async_io"].advice == "apt-get install libaio-dev"
+    assert "fused_adam" not in found  # for GPUs alone
+    monkeypatch.setenv("CXX", "/no/such/compiler")
+    missing = list(operator_findings(load_catalogue(), "cpu"))
+    assert {finding.severity for finding in missing} == {Severity.WARN}
+    assert all("/no/such/compiler" in finding.what and "g++" in (finding.advice or "") for finding in missing)
+
+
+def test_nothing_is_said_of_operators_where_their_package_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_packages, "missing_requirements", lambda _implementation: ())
+    monkeypatch.setattr(doctor_packages, "installed_version", lambda _package: None)
+    assert list(operator_findings(load_catalogue(), "cuda")) == []
 
 
 def test_a_sound_torch_on_a_gpu_has_nothing_but_ok(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,14 @@ BODIES = {
         os.kill(os.getpid(), signal.SIGKILL)
 """
     + _RIGHT,
+    "second_rank_raises_first_hangs": """
+    import os, time
+    def attention(q, k, v):
+        if os.environ["RANK"] == "1":
+            raise ArithmeticError("not on my rank")
+        time.sleep(600)  # as one that waits for it over NCCL, which does not notice
+    return attention
+""",
     "second_rank_hangs": """
     import os, time, torch
     def attention(q, k, v):

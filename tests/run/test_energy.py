@@ -53,8 +53,8 @@ def test_a_short_sampling_says_how_to_get_the_energy() -> None:
     assert "min_sampling_s" in found.reply.conditions["energy_not_told"]
 
 
-def test_of_several_gpus_nothing_is_told_because_one_is_read() -> None:
-    assert with_energy(answer(), EVEN, ranks=2).reply.conditions["energy_not_told"] == "only the first of 2 GPUs is read"
+def test_of_several_gpus_nothing_is_told_together() -> None:
+    assert with_energy(answer(), EVEN, ranks=2).reply.conditions["energy_not_told"] == "the energy of 2 GPUs together is not told"
 
 
 def test_a_call_without_tokens_has_energy_and_none_of_a_token() -> None:

@@ -67,6 +67,12 @@ def test_a_power_cap_alone_forbids_nothing() -> None:
     assert held_back({"throttle_share": {"hw_thermal_slowdown": 0.25}}) == "hw_thermal_slowdown in 25% of the readings"
 
 
+def test_the_gpu_that_holds_the_ranks_back_is_named() -> None:
+    told = {"0": {"throttle_share": {"sw_power_cap": 1.0}}, "1": {"throttle_share": {"hw_thermal_slowdown": 0.25}}}
+    found = held_back({"throttle_share": {"sw_power_cap": 1.0, "hw_thermal_slowdown": 0.25}, "gpus": told})
+    assert found == "hw_thermal_slowdown in 25% of the readings on cuda:1"
+
+
 def measured(conditions: Mapping[str, Any], status: Status = Status.OK) -> Measured:
     made = reply(1.0) if status is Status.OK else Reply(status, "because")
     return Measured(Answer(made, None, ()), None, conditions, "", 1.0)

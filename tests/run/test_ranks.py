@@ -15,7 +15,7 @@ from bench.run.supervisor import End, Outcome
 from bench.run.traces import Phase, RankFailure
 from tests.run.laboratory import QUICK, Laboratory, marked
 
-SUBJECTS = ["right", "second_rank_raises", "second_rank_is_killed", "second_rank_hangs"]
+SUBJECTS = ["right", "second_rank_raises", "second_rank_raises_first_hangs", "second_rank_is_killed", "second_rank_hangs"]
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +60,13 @@ def test_a_rank_that_raises_is_failed_and_named(rows: dict[str, Result]) -> None
 
 
 @pytest.mark.slow
+def test_a_rank_that_fails_ends_the_trial_although_the_other_does_not_notice(rows: dict[str, Result]) -> None:
+    row = rows["second_rank_raises_first_hangs"]
+    assert (row.status, row.rank, row.reason) == (Status.FAILED, 1, "rank 1: ArithmeticError: not on my rank")
+    assert row.duration_s < 40.0  # the time-out
+
+
+@pytest.mark.slow
 def test_a_rank_that_is_killed_is_crashed_and_named(rows: dict[str, Result]) -> None:
     row = rows["second_rank_is_killed"]
     assert (row.status, row.rank) == (Status.CRASHED, 1), row.reason
@@ -77,7 +84,7 @@ def test_a_rank_that_hangs_is_a_timeout_and_named(rows: dict[str, Result]) -> No
 
 @pytest.mark.slow
 def test_no_rank_is_left_alive(folder: Path, summary: RunSummary) -> None:
-    assert summary.planned == len(summary.results) == 4
+    assert summary.planned == len(summary.results) == len(SUBJECTS)
     assert marked(str(folder)) == []
 
 
@@ -121,6 +128,25 @@ def test_the_words_of_a_broken_connection_do_not_make_a_rank_the_culprit() -> No
     phases = {0: _reached("a"), 1: _reached("a", "b", "c")}
     assert culprit(_outcome(), {0: lost, 1: own}, phases, [])[0] == 1
     assert culprit(_outcome(), {0: lost, 1: lost}, phases, [])[0] == 0
+
+
+def test_a_rank_that_left_without_a_word_outweighs_those_that_lost_it() -> None:
+    lost = Reply(Status.FAILED, "connection closed", error_type="bench.worker.team.PeerLostError")
+    phases = {0: _reached("a", "b"), 1: _reached("a", "b")}
+    assert culprit(_outcome(), {0: lost, 1: None}, phases, []) == (1, 0)
+
+
+def test_a_rank_that_the_watchdog_aborted_is_not_the_culprit_beside_one_that_has_a_reason() -> None:
+    own = Reply(Status.OOM, "CUDA out of memory")
+    phases = {0: _reached("a", "b"), 1: _reached("a", "b")}
+    assert culprit(_outcome(), {0: None, 1: own}, phases, [RankFailure(0, -6)])[0] == 1
+    assert culprit(_outcome(), {0: None, 1: None}, phases, [RankFailure(0, -6)]) == (0, -6)
+
+
+def test_a_rank_that_waits_for_its_device_is_taken_to_wait_for_the_others() -> None:
+    phases = dict.fromkeys(range(2), _reached("started", "handover", "first_call"))
+    stacks = {0: ("/site-packages/torch/cuda/__init__.py:1058 in synchronize",), 1: ("/somewhere/plugin.py:7 in attention",)}
+    assert culprit(_outcome(End.TIMEOUT), {0: None, 1: None}, phases, [], stacks)[0] == 1
 
 
 def test_of_ranks_in_one_phase_the_one_outside_a_collective_is_the_culprit(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ torchrun --nproc-per-node 2 -m tests.workloads.sharded_steps FOLDER
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import sys
 from pathlib import Path
@@ -139,6 +140,31 @@ OFFLOADED: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
 }
 
 
+def buckets_left() -> list[int]:
+    """How many reduce buckets of stage 3 are alive: with one engine, with a second, without it again, and after a step of the first."""
+    bucket = BUCKETS["zero_reduce_bucket"]
+
+    def alive() -> int:
+        gc.collect()
+        found = (value for value in gc.get_objects() if type(value) is torch.Tensor)
+        return len({tensor.untyped_storage().data_ptr() for tensor in found if tensor.numel() == bucket})
+
+    def made() -> Any:
+        step = step_of(training("fp32", fills={"sharding": "zero3"}, **BUCKETS), MODEL_SEED)
+        step(make_batch(step.spec, torch.Generator().manual_seed(SEED)))
+        return step
+
+    first = made()
+    counts = [alive()]
+    second = made()
+    counts.append(alive())
+    second.driver.release()
+    del second
+    counts.append(alive())
+    first(make_batch(first.spec, torch.Generator().manual_seed(SEED)))
+    return [*counts, alive()]
+
+
 def _allow_fp16() -> None:
     """DeepSpeed refuses fp16 on most CPUs, which compute in it, only slowly."""
     from deepspeed.accelerator import get_accelerator
@@ -161,6 +187,8 @@ def main(what: str, folder: Path) -> None:
     ranks = dist.get_world_size() if what == "shared" else 1
     for name, (precision, params) in ALONE.items():
         found[name] = {"losses": _alone(precision, params, ranks)}
+    if what == "offloaded":
+        found["buckets left"] = buckets_left()
     (folder / f"{dist.get_rank()}.json").write_text(json.dumps(found))
 
 

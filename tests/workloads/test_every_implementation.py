@@ -38,6 +38,7 @@ CASES: dict[str, Callable[[str], Case]] = {
     "fused_add_rms_norm": tiny("fused_add_rms_norm", hidden_size=64, seq_len=10, batch=2, eps=1e-5),
     "rope": tiny("rope", heads=4, kv_heads=2, head_dim=16, rope_theta=10_000.0, seq_len=12, batch=2),
     "swiglu": tiny("swiglu", hidden_size=32, intermediate_size=48, seq_len=6, batch=2, part="mlp"),
+    "collective": tiny("collective", operation="all_gather", bytes=4096),
     "geglu": tiny("geglu", hidden_size=32, intermediate_size=48, seq_len=6, batch=2, part="activation"),
 }
 """How to make a tiny case of a workload."""

@@ -56,3 +56,9 @@ def test_the_settings_say_where_states_and_weights_went(found: dict[str, Any]) -
     zero = json.loads(found["zero3 parameters_optimizer_cpu adamw_cpu_deepspeed fp32"]["facts"]["deepspeed_zero"])
     assert (zero["offload_optimizer"]["device"], zero["offload_param"]["device"]) == ("cpu", "cpu")
     assert zero["offload_optimizer"]["pin_memory"] is False  # there is nothing to copy to
+
+
+def test_an_engine_that_is_let_go_of_leaves_no_bucket_in_the_peaks_of_another(found: dict[str, Any]) -> None:
+    """The check of a small problem makes engines beside the one that is measured, and DeepSpeed's hooks keep all of an engine."""
+    with_one, with_two, *afterwards = found["buckets left"]
+    assert (with_two, afterwards) == (with_one + 1, [with_one, with_one])

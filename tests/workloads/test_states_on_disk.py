@@ -1,4 +1,4 @@
-"""States on disk have a folder of their process, and what dead ones left goes first. Operators are never compiled in a trial."""
+"""States on disk have a folder of their engine, and what dead ones left goes first. Operators are never compiled in a trial."""
 
 from __future__ import annotations
 
@@ -10,27 +10,49 @@ from pathlib import Path
 import pytest
 
 from bench.declare import Unavailable
-from bench.workloads.offloading._files import remove, states_folder, stored_on_disk
+from bench.workloads.offloading._files import StatesFolder
 from bench.workloads.offloading._operators import is_built, require_built
 
 
-def test_each_process_has_a_folder_and_sweeps_those_of_the_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_states_goes_when_its_owner_has_died_and_stays_while_he_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a lock and not by a process number: the owner here keeps its number, and what it held is let go of by its end alone."""
     monkeypatch.setenv("BENCH_OFFLOAD_DIR", str(tmp_path))
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        ended.wait()
-    dead, alive = tmp_path / f"stepbench-states-{ended.pid}", tmp_path / f"stepbench-states-{os.getppid()}"
-    for folder in (dead, alive):
-        folder.mkdir()
-        (folder / "left").write_bytes(b"x")
-    own = states_folder()
-    assert own == tmp_path / f"stepbench-states-{os.getpid()}"
-    assert not dead.exists()
-    assert alive.exists()
-    (own / "deeper").mkdir()
-    (own / "deeper" / "states").write_bytes(b"abc")
-    assert stored_on_disk(own) == 3
-    remove(own)
-    assert not own.exists()
+    code = (
+        "import time; from bench.workloads.offloading._files import StatesFolder as S; print(S().path, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        theirs = Path(owner.stdout.readline().strip())
+        assert theirs.parent == tmp_path
+        (theirs / "states").write_bytes(b"x")
+        StatesFolder().remove()
+        assert theirs.exists()
+        owner.kill()
+    nobodys = tmp_path / "stepbench-states-kept"
+    nobodys.mkdir()  # without a lock file: being made, or kept by somebody
+    own = StatesFolder()
+    assert not theirs.exists()
+    assert nobodys.exists()
+    (own.path / "deeper").mkdir()
+    (own.path / "deeper" / "states").write_bytes(b"abc")
+    assert own.stored_bytes() == 3
+    other = StatesFolder()  # of a second engine in this process
+    assert other.path != own.path
+    assert own.path.exists()
+    for folder in (own, other):
+        folder.remove()
+    assert [path.name for path in tmp_path.iterdir()] == ["stepbench-states-kept"]
+
+
+def test_a_place_that_takes_no_folder_makes_states_on_disk_unavailable_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("BENCH_OFFLOAD_DIR", str(tmp_path / "file"))
+    with pytest.raises(Unavailable, match="takes no folder for states: File exists; set BENCH_OFFLOAD_DIR to a folder on a disk"):
+        StatesFolder()
 
 
 def test_an_operator_that_is_not_compiled_is_unavailable_with_the_command_that_compiles_it(

@@ -39,15 +39,30 @@ def stored_bytes(tensors: Iterable[Any], *, device: str | None = None) -> int:
 
 def host_resident_bytes() -> int:
     """Host memory that this process has in use now, code and libraries included; what the C library keeps counts too."""
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise OSError("/proc/self/status has no VmRSS")
+    return _status_bytes("VmRSS")
 
 
 def host_pinned_bytes() -> int | None:
-    """Page-locked host memory in use by torch's allocator for it; None where this torch does not count it."""
+    """Page-locked host memory of this process; None where this torch does not count its own.
+
+    Two who lock pages are known. torch's allocator, which rounds each request up to a power of two and keeps what is given back: all
+    that it holds is pinned. And libraries by mlock, such as DeepSpeed's file operators, which the kernel counts.
+    """
     import torch
 
-    stats = getattr(torch.cuda, "host_memory_stats", None)
-    return int(stats()["allocated_bytes.current"]) if stats is not None else None
+    read = getattr(torch.cuda, "host_memory_stats", None)
+    if read is None:
+        return None
+    stats = read()
+    # In releases with `active_bytes` the allocator's whole is called `allocated_bytes`; older ones call so what is in use.
+    whole = "allocated_bytes" if "active_bytes.current" in stats else "reserved_bytes"
+    owned = stats.get(f"{whole}.current")
+    return None if owned is None else int(owned) + _status_bytes("VmLck")
+
+
+def _status_bytes(name: str) -> int:
+    """What the kernel says of this process under a name. Raises OSError where it says nothing."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"/proc/self/status has no {name}")

@@ -70,6 +70,8 @@ def _offloading(offloading: Offloading, stage: int, *, pinned: bool, folder: str
     """Buffers stay DeepSpeed's; memory is pinned where there is a device to copy to."""
     if offloading.states == "none":
         return {}
+    if offloading.states not in ("cpu", "nvme"):
+        raise Unsupported(f"zero{stage} moves states itself; {offloading.where} needs {offloading.by}")
     if stage == 0 or (stage < 3 and (offloading.parameters != "none" or offloading.states == "nvme")):
         raise Unsupported(
             f"zero{stage} does not move {offloading.where}; {'zero1 to zero3 move states' if not stage else 'zero3 does'}"

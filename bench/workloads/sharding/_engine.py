@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from bench.records import Scalar
-from bench.workloads.offloading._files import remove, states_folder, stored_on_disk
+from bench.workloads.offloading._files import StatesFolder
 from bench.workloads.precision import Numerics
 from bench.workloads.sharding import _group
 from bench.workloads.sharding._bytes import plain_tensors, stored_bytes
@@ -78,7 +78,8 @@ class EngineUpdate:
         zero = self.engine.optimizer
         for name in ("fp32_partitioned_groups_flat", "single_partition_of_fp32_groups", "fp32_groups"):
             if hasattr(zero, name):
-                weights = {tensor.untyped_storage().data_ptr() for tensor in held_weights(self.engine.module)}
+                # What lies elsewhere just now, in files or as partitions, has no memory and so no address of its own.
+                weights = {tensor.untyped_storage().data_ptr() for tensor in held_weights(self.engine.module)} - {0}
                 found = plain_tensors(getattr(zero, name))
                 return [tensor for tensor in found if tensor.untyped_storage().data_ptr() not in weights]
         return []
@@ -129,8 +130,8 @@ class Engine(Driver):
         learned = parts.learned
         self._promise = _promise(parts, stage, self.ranks)
         self._module = loss_module(parts)
-        self._folder = states_folder() if parts.offloading.states == "nvme" else None
-        config = configuration(parts, stage, nvme_folder=None if self._folder is None else str(self._folder))
+        self._folder = StatesFolder() if parts.offloading.states == "nvme" else None
+        config = configuration(parts, stage, nvme_folder=None if self._folder is None else str(self._folder.path))
         optimizer = parts.recipe(list(learned))
         self.engine, _, _, _ = deepspeed.initialize(model=self._module, optimizer=optimizer, config=config)
         self.update = EngineUpdate(self.engine, learned, parts.numerics)
@@ -190,11 +191,16 @@ class Engine(Driver):
 
     def findings(self) -> dict[str, float]:
         found = findings_of(self._held(), [*self.update.masters, *self.update.optimizer.state.values()], self.parts.device)
-        return found if self._folder is None else found | {"disk_bytes": float(stored_on_disk(self._folder))}
+        return found if self._folder is None else found | {"disk_bytes": float(self._folder.stored_bytes())}
 
     def close(self) -> None:
         if self._folder is not None:
-            remove(self._folder)
+            self._folder.remove()
+
+    def release(self) -> None:
+        """Hooks of an engine keep all of it alive, in stage 3 a reduce bucket of a gigabyte too, which would be in later peaks."""
+        self.engine.destroy()
+        self.close()
 
     def facts(self) -> dict[str, Scalar]:
         """The settings that DeepSpeed came to, as JSON: what it was given, with its own defaults and what it has worked out."""

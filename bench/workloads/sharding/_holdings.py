@@ -58,7 +58,7 @@ def state_tensors(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 def refuse_offloading(parts: Parts, name: str) -> None:
     """Raises Unsupported where something is to leave the device."""
     if parts.offloading.where != "nothing":
-        raise Unsupported(f"{name} keeps everything on the device; {parts.offloading.where} needs zero1 to zero3 or fsdp2")
+        raise Unsupported(f"{name} keeps everything on the device; {parts.offloading.where} needs {parts.offloading.by}")
 
 
 def local_part(tensor: Any) -> Any:

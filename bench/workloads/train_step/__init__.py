@@ -193,7 +193,14 @@ class TrainStep(Workload):
 
         seed = parameters["seed"]
         step = assemble(spec, built, int(seed), seed.device)
-        return Bound(step, prepare=step.prepare, phased=step.phased, holdings=lambda: holdings(step), close=step.driver.close)
+        return Bound(
+            step,
+            prepare=step.prepare,
+            phased=step.phased,
+            holdings=lambda: holdings(step),
+            close=step.driver.close,
+            release=step.driver.release,
+        )
 
     def reference(
         self, spec: TrainStepSpec, inputs: Mapping[str, torch.Tensor], parameters: Mapping[str, torch.Tensor]

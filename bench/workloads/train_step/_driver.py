@@ -102,6 +102,9 @@ class Driver:
     def close(self) -> None:
         """Removes what would outlive the process."""
 
+    def release(self) -> None:
+        """Lets go of what a library would keep for as long as the process lives; nothing can be asked of the driver afterwards."""
+
     def missing(self) -> str | None:
         """What the promise of the slot sharding lacks, in words; None where it is kept or there is none."""
         return None
