@@ -35,6 +35,7 @@ class Wishes:
     now: str
     """The time of rendering that is printed: UTC, ISO 8601."""
     figures: Path | None = None
+    light: bool = False
     sender: str | None = None
     to: tuple[str, ...] = ()
     subject: str | None = None
@@ -84,11 +85,11 @@ def _page(runs: Sequence[Run], results: Sequence[Result], kind: str, wishes: Wis
     from bench import report as room
 
     if kind == "html" and wishes.figures is None:
-        return room.render_page(runs, results, now=wishes.now).encode("utf-8", "backslashreplace")
+        return room.render_page(runs, results, now=wishes.now, light=wishes.light).encode("utf-8", "backslashreplace")
     from bench.report.outputs.drawn import collected, figure_files
 
     with collected() as drawings:
-        page = room.render_page(runs, results, now=wishes.now)
+        page = room.render_page(runs, results, now=wishes.now, light=wishes.light)
     if wishes.figures is not None:
         _write_figures(wishes.figures, figure_files(drawings, runs, results))
     if kind != "eml":
@@ -152,24 +153,27 @@ def _open(path: Path) -> None:
 
 
 @contextmanager
-def _opened(database: str, sources: Sequence[Path]) -> Iterator[Store]:
-    """The database, or one of these files alone that is gone afterwards."""
+def _opened(database: str, sources: Sequence[Path]) -> Iterator[tuple[Store, list[Run]]]:
+    """The database, or one of these files alone that is gone afterwards; then also its runs, file by file."""
     from bench.store import Store
 
     if not sources:
         with Store.open(database, create=False, read_only=True) as store:
-            yield store
+            yield store, []
         return
     with tempfile.TemporaryDirectory(prefix="stepbench-report-") as folder, Store.open(Path(folder) / "files.db") as store:
+        found: dict[str, Run] = {}
         for source in sources:
             for conflict in store.import_file(source, None).conflicts:
                 note(f"kept out: {conflict}")
-        yield store
+            found = {**found, **{run.id: run for run in reversed(store.runs()) if run.id not in found}}
+        yield store, list(found.values())
 
 
-def _chosen(store: Store, runs: Sequence[str], *, everything: bool) -> list[Run]:
-    if everything and not runs:
-        return store.runs()[::-1]
+def _chosen(store: Store, runs: Sequence[str], given: list[Run]) -> list[Run]:
+    """Those that are named, else those of the files, else the latest."""
+    if given and not runs:
+        return given
     return list({run.id: run for run in (store.find_run(text) for text in runs or ("latest",))}.values())
 
 
@@ -207,6 +211,12 @@ def _chosen(store: Store, runs: Sequence[str], *, everything: bool) -> list[Run]
     is_flag=True,
     help="Take out host, user, folders, labels, e-mail addresses and UUIDs, logs and data included; words such as host-1 stand there.",
 )
+@click.option(
+    "--light",
+    is_flag=True,
+    help="Of a page: the charts of the first panels alone and the essentials of each row, a fifth of the size, so that it can lie in a "
+    "repository. All numbers stay, and `bench verify` holds them as well.",
+)
 @click.option("--to", multiple=True, metavar="ADDRESS", help="Of an eml: whom it is for. Can be repeated.")
 @click.option("--from", "sender", metavar="ADDRESS", help="Of an eml: who sends it. Default: an address that no mail can reach.")
 @click.option("--subject", metavar="TEXT", help="Of an eml. Default: the suite and how its cases ended.")
@@ -224,12 +234,14 @@ def report(runs: tuple[str, ...], output: Path | None, format_: str | None, data
     kind = kind_of(output, format_)
     if kind != "eml" and (given["to"] or given["sender"] or given["subject"]):
         raise click.UsageError("--to, --from and --subject belong to --format eml")
+    if given["light"] and kind not in ("html", "eml"):
+        raise click.UsageError("--light is of a page: it belongs to --format html or eml")
     if to_stdout and given["show"]:
         raise click.UsageError("--open needs a file: leave out `-o -`")
-    with _opened(database, given["sources"]) as store:
+    with _opened(database, given["sources"]) as (store, found):
         for notice in store.notices if not given["sources"] else ():
             note(notice)
-        chosen: Sequence[Run] = _chosen(store, runs, everything=bool(given["sources"]))
+        chosen: Sequence[Run] = _chosen(store, runs, found)
         results: Sequence[Result] = _rows(store, chosen)
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     now = _end_of(chosen) if given["sources"] and not epoch else _rendered_at(epoch)
@@ -239,7 +251,7 @@ def report(runs: tuple[str, ...], output: Path | None, format_: str | None, data
         chosen, results = redacted(chosen, results)
     target = output or Path("reports") / f"{file_word(chosen[0].suite)}-{chosen[0].id[:13]}{SUFFIX[kind]}"
     name = f"{file_word(chosen[0].suite)}{SUFFIX[kind]}" if to_stdout else target.name
-    wishes = Wishes(now, given["figures"], given["sender"], given["to"], given["subject"])
+    wishes = Wishes(now, given["figures"], given["light"], given["sender"], given["to"], given["subject"])
     content = _render(chosen, results, kind, wishes, name)
     if to_stdout:
         click.echo(content, nl=False)

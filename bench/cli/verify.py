@@ -1,4 +1,4 @@
-"""`bench verify`: computes what a report states of times and memory again, from the trial medians inside it."""
+"""`bench verify`: computes what a report states again, from the trial medians inside it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ AGREES, DIFFERS, NOTHING_STATED = 0, 1, 3
 SHOWN = 20
 WIDEST = 160
 NOT_LOOKED_AT = (
-    "rates and their shares, findings and other metrics, errors, statuses, proof, what is doubtful, counts beside those of verdicts, "
-    "charts, and the views of frontiers, ladders and pairs"
+    "the lines of charts, and what the data do not repeat: samples, logs, conditions, checks but the nearest, what proved a row, "
+    "the course of memory over a step"
 )
 
 
@@ -29,12 +29,13 @@ NOT_LOOKED_AT = (
 @click.option("--all", "everything", is_flag=True, help=f"Name all that differ, not only the first {SHOWN}.")
 @json_option
 def verify(page: Path, everything: bool, as_json: bool) -> int:
-    """Recompute ratios, intervals and verdicts of an HTML report from the trial medians inside it, and say how many agree.
+    """Recompute what an HTML report states from the trial medians inside it, and say how many numbers and words of each kind agree.
 
-    What is compared is the text that a reader sees, so a table that somebody edited is noticed, and the row is named. Whether the
-    medians are those that were measured, only the database can tell: `bench db import FILE` brings them in, beside others. What to
-    use is held word for word; in the other sentences each number must be one that follows of the cases told. Not looked at: rates and
-    shares, findings, errors, statuses, proof, what is doubtful, charts, and the views of frontiers, ladders and pairs.
+    The page is made again of its data, and what is compared is the text that a reader sees: values, ratios, intervals, verdicts, rates
+    and shares, errors, statuses, sentences, doubts, and every view (ladders, frontiers, pairs, memory by cause with its prediction …).
+    An edit is named with its row, and what was taken out is missed. Whether the medians are those that were measured, only the
+    database can tell: `bench db import FILE` brings them in, beside others. Not looked at: the lines of charts, and what the data do
+    not repeat (samples, logs, conditions, checks but the nearest, what proved a row, the course of memory over a step).
 
     Exit code 0: all agree; 1: something differs; 2: no report of bench, or one that is damaged; 3: it states nothing.
     """
@@ -59,12 +60,17 @@ def _text(page: Path, found: Verification, *, everything: bool) -> str:
     runs = ", ".join(f"{run.suite} ({run.id})" for run in found.page.runs)
     lines = [f"{page}: {runs or 'no run'}; written by {found.page.written_by}, rendered {found.page.generated_at}"]
     lines += [f"  {found.agreed[what]} of {count} {what} agree" for what, count in found.stated.items()]
-    shown = found.differences if everything else found.differences[:SHOWN]
-    lines += [_line(difference) for difference in shown]
-    if len(found.differences) > len(shown):
-        lines.append(f"  … and {len(found.differences) - len(shown)} more: --all names them")
+    differences = found.differences if everything else found.differences[:SHOWN]
+    lines += [_line(difference) for difference in differences]
+    if len(found.differences) > len(differences):
+        lines.append(f"  … and {len(found.differences) - len(differences)} more: --all names them")
     if found.unstated:
         lines.append(f"  {len(found.unstated)} cases of the data are shown nowhere: {shortened('; '.join(found.unstated), WIDEST)}")
+    if found.unsaid:
+        shown = found.unsaid if everything else found.unsaid[:SHOWN]
+        lines += [f"  missing ({shortened(text, WIDEST)})" for text in shown]
+        if len(found.unsaid) > len(shown):
+            lines.append(f"  … and {len(found.unsaid) - len(shown)} more are missing: --all names them")
     if not found.stated:
         lines.append("  nothing to verify: the page states no number")
     elif found.agrees:
@@ -91,5 +97,6 @@ def _data(found: Verification, code: int) -> dict[str, Any]:
             {"what": one.what, "where": one.where, "printed": one.printed, "recomputed": one.computed} for one in found.differences
         ],
         "unstated": list(found.unstated),
+        "unsaid": list(found.unsaid),
         "not_looked_at": NOT_LOOKED_AT,
     }

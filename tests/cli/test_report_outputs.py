@@ -29,7 +29,7 @@ def test_verify_says_how_many_numbers_agree_and_ends_with_0(bench: Bench, page: 
     assert said.code == 0
     assert re.search(r"(\d+) of \1 values agree", said.out)
     assert "all of these agree with the 4 trials inside the page" in said.out
-    assert "not looked at: rates and their shares, " in said.out
+    assert "not looked at: the lines of charts, " in said.out
     told = json.loads(bench("verify", page, "--json").out)
     assert (told["exit_code"], told["differences"]) == (0, [])
     assert told["agreed"] == told["stated"]
@@ -41,7 +41,7 @@ def test_verify_names_an_edited_row_and_ends_with_1(bench: Bench, page: Path) ->
     page.write_text(text.replace(">1.29 ms<", ">1.09 ms<", 1), encoding="utf-8")
     said = bench("verify", page)
     assert said.code == 1
-    assert "time_s of eager seq_len=128: printed '1.09 ms', recomputed '1.29 ms'" in said.out
+    assert "eager seq_len=128: printed '1.09 ms', recomputed '1.29 ms'" in said.out
 
 
 def test_verify_of_another_file_ends_with_2_and_of_a_page_that_states_nothing_with_3(
@@ -144,6 +144,24 @@ def test_a_file_of_results_is_rendered_without_a_database_and_gives_the_same_byt
     assert "rendered 2023-11-14T22:13:20+00:00" in bench("report", "--from-file", "rows.jsonl.gz", "-o", "-").out
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
     assert bench("report", "--from-file", "rows.jsonl.gz", "-o", "c.html").code == 2
+
+
+def test_runs_of_several_files_stand_in_the_order_of_the_files_and_a_light_page_is_smaller(bench: Bench, tmp_path: Path) -> None:
+    names = ("second", "first")
+    for name in names:
+        with Store.open(tmp_path / f"{name}.db") as store:
+            run = factories.run(suite=name)
+            store.add_run(run)
+            store.add_results([factories.result(run.id, factories.case(kernel)) for kernel in ("eager", "flex")])
+            store.export_jsonl(tmp_path / f"{name}.jsonl.gz")
+    files = [argument for name in reversed(names) for argument in ("--from-file", tmp_path / f"{name}.jsonl.gz")]
+    told = json.loads(bench("report", *files, "-o", "-", "--format", "json").out)
+    assert [run["suite"] for run in told["runs"]] == ["first", "second"]
+    for name, more in (("whole", ()), ("light", ("--light",))):
+        assert bench("report", *files, "-o", tmp_path / f"{name}.html", *more).code == 0
+        assert bench("verify", tmp_path / f"{name}.html").code == 0
+    assert (tmp_path / "light.html").stat().st_size < (tmp_path / "whole.html").stat().st_size
+    assert bench("report", *files, "-o", tmp_path / "a.csv", "--light").code == 2
 
 
 def test_json_and_csv_name_their_schema_and_units(bench: Bench, filled: Filled) -> None:

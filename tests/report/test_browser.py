@@ -39,7 +39,7 @@ def test_a_row_opens_with_the_keyboard_and_shows_its_command(browser: Any, pages
         evidence = found.page.locator("table.all .evidence").first
         assert evidence.is_visible()
         assert "bench run suites/attention.yaml" in summary.inner_text()
-        assert evidence.get_by_role("button", name="Copy the command").is_visible()
+        evidence.get_by_role("button", name="Copy the command").wait_for(state="visible")
 
 
 def test_an_opened_row_draws_its_trial_medians_and_the_histogram_of_its_samples(browser: Any, pages: Pages) -> None:

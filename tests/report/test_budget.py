@@ -30,6 +30,12 @@ def test_five_hundred_rows_stay_below_two_and_a_half_megabytes() -> None:
     assert len(page.encode()) <= 2.5e6
 
 
+def test_a_light_page_of_a_hundred_rows_of_three_trials_stays_below_a_quarter_of_a_megabyte() -> None:
+    page = render_page(*_many(1, 3), now=NOW, light=True)
+    assert page.count('<tbody id="r-') == 108
+    assert len(page.encode()) <= 2.5e5
+
+
 @pytest.mark.slow
 def test_five_thousand_rows_stay_below_six_megabytes() -> None:
     page = render_page(*_many(46, 1), now=NOW)

@@ -42,6 +42,8 @@ class Setting:
     text: str
     note: str | None = None
     """What a reader must know who copies it."""
+    command: str | None = None
+    """What measures it, where there is nothing else to copy."""
 
 
 def setting(case: CaseSummary) -> Setting:
@@ -55,8 +57,7 @@ def _again(case: CaseSummary, why: str | None) -> Setting:
     """The slots as a suite spells them, and the command that measures them."""
     slots = ", ".join(f"{slot}: {name}" for slot, name in case.case.subject.items())
     command = next((result.command for result in case.counted), None)
-    text = f"# as an arm of a suite\n{{{slots}}}" + (f"\n{command}" if command else "")
-    return Setting("in a suite", text, why)
+    return Setting("in a suite", f"# as an arm of a suite\n{{{slots}}}", why, command or None)
 
 
 def _step(case: CaseSummary) -> Setting:

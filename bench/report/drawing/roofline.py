@@ -20,7 +20,7 @@ from bench.report.numbers.layout import Section
 from bench.report.numbers.summary import CaseSummary
 
 HEIGHT_IN = 3.3
-MOST_DRAWN = 4
+MOST_ROOFS = 4
 MOST_MARKS = 400
 """With more marks than this nothing can be told apart, and the file grows."""
 
@@ -51,14 +51,16 @@ class Roofline:
     """Where the roofs come from."""
 
 
-def rooflines(section: Section, chosen: dict[str, Style], prefix: str, *, draw: bool = True) -> tuple[Roofline, ...]:
-    """A figure for each dtype that has a measured matrix product and copy beside it; none on a CPU.
+def rooflines(
+    section: Section, chosen: dict[str, Style], prefix: str, *, most: int = MOST_ROOFS, draw: bool = True
+) -> tuple[Roofline, ...]:
+    """A figure, at most `most` of them, for each dtype that has a measured matrix product and copy beside it; none on a CPU.
 
     Its marks are the cases of the physical GPU that measured the roofs.
     """
     dtypes = list(dict.fromkeys(case.case.dtype for case in section.cases if case.case.device == "cuda"))
     found = [_roofline(section, dtype, chosen, f"{prefix}r{number}", draw=draw) for number, dtype in enumerate(dtypes, 1)]
-    return tuple(figure for figure in found if figure)[:MOST_DRAWN]
+    return tuple(figure for figure in found if figure)[:most]
 
 
 def _roofline(section: Section, dtype: str, chosen: dict[str, Style], prefix: str, *, draw: bool) -> Roofline | None:

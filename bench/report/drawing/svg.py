@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from bench.report.drawing.compact import compact
+
 INK, GRID, MUTED, CARD = "#5e5000", "#5e5001", "#5e5002", "#5e5003"
 SERIES = "#5e51{:02x}"
 PART = "#5e52{:02x}"
@@ -85,4 +87,5 @@ def _as_css(svg: str, prefix: str, label: str) -> str:
     svg = re.sub(
         r'<svg [^>]*?viewBox="([^"]+)"[^>]*>', r'<svg viewBox="\1" role="img" xmlns:xlink="http://www.w3.org/1999/xlink">', svg
     )
-    return svg.replace('role="img"', f'role="img" aria-label="{html.escape(label, quote=True)}"', 1).strip()
+    svg = compact(svg.strip(), FONT_PT)
+    return svg.replace('role="img"', f'role="img" aria-label="{html.escape(label, quote=True)}"', 1)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
 
 from bench import __version__
 from bench.metrics import METRICS
@@ -44,7 +47,8 @@ STATUS_WORDS: Mapping[Status, str] = {
 
 @cache
 def _static(name: str) -> str:
-    return (files("bench.report") / "static" / name).read_text(encoding="utf-8")
+    text = (files("bench.report") / "static" / name).read_text(encoding="utf-8")
+    return re.sub(r"\n\s+", "\n", text).strip()
 
 
 @cache
@@ -65,6 +69,7 @@ def _templates() -> Templates:
         scientific=units.scientific,
         fact=units.fact,
         percent=units.percent,
+        breaks=breaks,
     )
     made.globals.update(
         value_words=value_words, ratio_words=ratio_words, rate_words=rate_words,
@@ -79,6 +84,11 @@ def _templates() -> Templates:
     return made
 
 
+def breaks(label: str) -> Markup:
+    """A label that may go on in another line after each of its slots' names."""
+    return Markup("=<wbr>").join(label.split("="))
+
+
 MARKER_PATHS: Mapping[str, str] = {
     "o": "M13 6m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0", "s": "M10 3h6v6h-6z", "D": "M13 2l4 4-4 4-4-4z", "^": "M13 2.5l4 7h-8z",
     "v": "M13 9.5l4-7h-8z", "P": "M11.7 2.5h2.6v2.2h2.2v2.6h-2.2v2.2h-2.6v-2.2h-2.2v-2.6h2.2z",
@@ -88,21 +98,25 @@ MARKER_PATHS: Mapping[str, str] = {
 """The markers of the charts, for the legend: paths in a box of 26 by 12."""
 
 
-def render_page(runs: Sequence[Run], results: Sequence[Result], *, now: str) -> str:
+def render_page(runs: Sequence[Run], results: Sequence[Result], *, now: str, light: bool = False) -> str:
     """One self-contained HTML file: no network, nothing but what it holds.
 
-    `now` (UTC, ISO 8601) is printed as the time of rendering. Rows of runs that are not in `runs` are ignored.
+    `now` (UTC, ISO 8601) is printed as the time of rendering. Rows of runs that are not in `runs` are ignored. `light`: with the charts of
+    the first panels alone and the essentials of each row, for a page that is to lie in a repository.
     """
     by_run: dict[str, list[Result]] = {run.id: [] for run in runs}
     for result in results:
         if result.run_id in by_run:
             by_run[result.run_id].append(result)
     gathered = {run.id: gather(run, by_run[run.id]) for run in runs}
-    depth = Depth.for_cases(sum(len(cases) for cases, _ in gathered.values()))
-    room = Room.of(depth)
-    views = [run_view(run, *gathered[run.id], number, depth, room) for number, run in enumerate(runs, 1)]
+    depth = Depth.for_cases(sum(len(cases) for cases, _ in gathered.values()), light=light)
+    room = Room.of(depth, len(runs))
+    views = [
+        run_view(run, *gathered[run.id], number, depth, Room.of(depth, len(runs)) if light else room)
+        for number, run in enumerate(runs, 1)
+    ]
     cases = [case for own, reach in gathered.values() for case in (*own, *reach.canaries)]
-    script = f"{_static('page.js').strip()}\n{_static('rows.js').strip()}"
+    script = f"{_static('page.js')}\n{_static('rows.js')}"
     context: dict[str, Any] = {
         "views": views,
         "looks": sorted(
@@ -111,7 +125,7 @@ def render_page(runs: Sequence[Run], results: Sequence[Result], *, now: str) -> 
         ),
         "now": now,
         "depth": depth,
-        "css": _static("page.css").strip(),
+        "css": _static("page.css"),
         "script": script,
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         "island": as_script_text(island(runs, cases, now, depth)),

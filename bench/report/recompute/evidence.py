@@ -8,13 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from bench.machine.throttling import CHOSEN
+from bench.plan.stored import PREDICTED, Stored, stored
 from bench.records import Check, Json, Result
 from bench.report.numbers.findings import TOLERANCE_WORDS
 from bench.report.trust.doubts import FEWEST_ON_ONE_SM, FLAGS, SEEN_OFTEN
 from bench.report.views.rows import nearness
-from bench.store.page_data import PageChecks
+
+if TYPE_CHECKING:
+    from bench.store.page_data import PageChecks
 
 EXACT = 2**53
 """Below it a float holds every whole number."""
@@ -43,6 +47,8 @@ def told_conditions(result: Result) -> dict[str, Json]:
             told[name] = int(number) or 1
     if (share := _number(given.get("same_sm_share"))) is not None and share < FEWEST_ON_ONE_SM:
         told["same_sm_share"] = 0
+    if given.get(PREDICTED) is not None:
+        told[PREDICTED] = _prediction(stored(given))
     processes = given.get("busy_processes")
     if isinstance(processes, list):
         names = (str(entry.get("name", "?")) if isinstance(entry, dict) else str(entry) for entry in processes)
@@ -53,6 +59,11 @@ def told_conditions(result: Result) -> dict[str, Json]:
             str(word): _rounded(share) for word, share in shares.items() if word not in CHOSEN and _rounded(share)
         }
     return told
+
+
+def _prediction(found: Stored | None) -> Json:
+    """What a row keeps of the prediction of its peak; nothing of one that the memory model refused."""
+    return {"peak_bytes": found.peak_bytes, "phase": found.phase, "causes": dict(found.causes)} if found else {}
 
 
 def _rounded(share: Json) -> float:

@@ -7,7 +7,7 @@ page made again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from bench.judge.thresholds import BUSY_SHARE, CYCLES, RULES, TIME
@@ -42,6 +42,8 @@ class Held:
     """What it would have to be."""
     case: int | None = None
     """Whose it is, where the statement is of several."""
+    printed: str | None = None
+    """What stands there instead, where that is not the whole statement."""
 
 
 class Recomputed:
@@ -226,15 +228,21 @@ class Recomputed:
 
 def _in_order(text: str, parts: Sequence[Part]) -> list[Held]:
     """A line held part by part. Where one is not as it should be, what stands in its place is passed over up to the next that is."""
-    rest, missed, found = squeezed(text), False, []
+    places = [place for place, character in enumerate(text) if not character.isspace()]
+    rest, at = squeezed(text), 0
+    found: list[Held] = []
+    missed: int | None = None
     for case, what, words in parts:
         own = squeezed(words)
-        at = rest.find(own, 0, len(own) + REACH)
-        found.append(Held(what, at == 0 or (at > 0 and missed), words, case))
-        missed = at < 0
-        rest = rest if missed else rest[at + len(own) :]
-    if not parts or (rest and all(held.agrees for held in found)):
-        found.append(Held(KINDS[stated.CELLS], False, "nothing more"))
+        place = rest.find(own, at, at + len(own) + REACH)
+        agrees = place == at or (place > at and missed is not None)
+        if place >= 0 and missed is not None:
+            found[missed] = replace(found[missed], printed=text[places[at] : places[place - 1] + 1] if place > at else "")
+        missed = len(found) if place < 0 else None
+        found.append(Held(what, agrees, words, case, None if agrees else text[places[at] :][:REACH] if at < len(rest) else ""))
+        at = at if place < 0 else place + len(own)
+    if not parts or (at < len(rest) and all(held.agrees for held in found)):
+        found.append(Held(KINDS[stated.CELLS], False, "nothing more", None, text[places[at] :] if places[at:] else text))
     return found
 
 

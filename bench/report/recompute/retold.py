@@ -51,7 +51,7 @@ def _retold(page: PageData) -> Retold:
     views: list[RunView] = []
     for number, run in enumerate(page.runs, 1):
         cases, reach = gather(run, [row for row in results if row.run_id == run.id])
-        room = Room.of(depth)
+        room = Room.of(depth, len(page.runs))
         room.panels, room.extras, room.timelines, room.drawn = 0, ENDLESS, 0, False
         views.append(run_view(run, cases, reach, number, depth, room))
     places = {(page.runs[one.run].id, one.case.key, one.arm): place for place, one in enumerate(page.cases)}
@@ -61,26 +61,21 @@ def _retold(page: PageData) -> Retold:
 
     sections = [section for view in views for section in (*view.sections, *view.canary_rows)]
     return Retold(
-        tuple(scopes(views, full=depth.full)),
-        {
-            parts[0][0]: parts
-            for section in sections
-            for parts in _lines(section, place, full=depth.full)
-            if parts[0][0] is not None
-        },
+        tuple(scopes(views, depth)),
+        {parts[0][0]: parts for section in sections for parts in _lines(section, place, depth) if parts[0][0] is not None},
         {place(row.summary): row for section in sections for row in section.rows if row.status is row.summary.status},
         {place(case): grown for section in sections for case, grown in _exponents(section.section)},
     )
 
 
-def _lines(section: SectionView, place: Callable[[CaseSummary], int], *, full: bool) -> Iterator[list[Part]]:
+def _lines(section: SectionView, place: Callable[[CaseSummary], int], depth: Depth) -> Iterator[list[Part]]:
     for view in section.facets:
         for row in view.matrix:
             first = next((cell.summary for cell in row.cells if cell.summary is not None), None)
             parts: list[Part] = [(None if first is None else place(first), "subjects", row_words(row))]
             for cell in row.cells:
                 own = None if cell.summary is None else place(cell.summary)
-                parts += [(own, what, words) for what, words in cell_parts(cell, view.facet.memory, full=full)]
+                parts += [(own, what, words) for what, words in cell_parts(cell, view.facet.memory, depth)]
             yield parts
 
 

@@ -12,12 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bench.metrics import METRICS
+from bench.records import RevisionItem, Run
 from bench.report.answers.advice import Advice
 from bench.report.answers.readings import Reading
 from bench.report.drawing.figures import status_word
+from bench.report.numbers import units
+from bench.report.numbers.layout import Section
 from bench.report.numbers.memory import CAUSES, by_cause, causes_words
 from bench.report.numbers.summary import TIME
-from bench.report.views.rows import Row
+from bench.report.views.rows import Depth, Row
 from bench.report.views.runs import CanaryView, FacetView, RunView, SectionView
 from bench.report.views.scorecard import Score
 from bench.report.views.tables import Cell, Table
@@ -25,7 +28,8 @@ from bench.report.views.tables import Cell, Table
 WORDS, COUNTS, VERDICTS = "sentences", "counts", "verdicts with their intervals"
 DOUBTS, REACH, OTHERS, CROSSINGS = "doubts and trust", "rates and shares", "other metrics", "exponents and crossings"
 MEMORY, FRONTS = "memory by cause, phases and predictions", "fronts of time and memory"
-SCORES, CAPTIONS, HEADS, ENVIRONMENT = "lines of scorecards", "denominators", "heads of tables", "environment and method"
+SCORES, CAPTIONS, HEADS = "lines of scorecards", "denominators", "heads of tables"
+HEADINGS, ENVIRONMENT = "headings", "environment and method"
 KINDS_OF_TABLES = {
     "compat": "pairs",
     "frontier": "frontiers of memory",
@@ -72,16 +76,16 @@ def scope_ids(views: Sequence[RunView]) -> Iterator[str]:
             yield from (row.id for row in section.rows)
 
 
-def scopes(views: Sequence[RunView], *, full: bool) -> Iterator[Scope]:
-    """All scopes in the same order. `full`: whether the page tells each row with all its evidence."""
+def scopes(views: Sequence[RunView], depth: Depth) -> Iterator[Scope]:
+    """All scopes of a page of this depth, in the same order."""
     for view in views:
-        yield Scope(view.id, view.run.question or view.run.suite, tuple(_of_run(view)))
+        yield Scope(view.id, view.run.question or view.run.suite, (*_of_run(view), *_around(view, views[0])))
         for section in (*view.sections, *view.canary_rows):
-            yield Scope(section.id, section.section.workload, tuple(_of_section(section)))
+            yield Scope(section.id, section.section.workload, tuple(_of_section(section, depth)))
             for facet in section.facets:
                 yield Scope(facet.id, facet.facet.title or section.section.workload, tuple(_of_facet(facet, section.section.swept)))
             for row in section.rows:
-                yield Scope(row.id, row.summary.label, tuple(_of_row(section, row)) if full else ())
+                yield Scope(row.id, row.summary.label, tuple(_of_row(section, row)) if depth.full else ())
 
 
 def squeezed(text: str) -> str:
@@ -90,6 +94,14 @@ def squeezed(text: str) -> str:
 
 
 def _of_run(view: RunView) -> Iterator[Said]:
+    run = view.run
+    yield Said(HEADINGS, f"Suite {run.suite}" + (f" · {run.label}" if run.label else ""))
+    yield Said(HEADINGS, run.question or run.suite)
+    began = run.started_at[:16].replace("T", " ")
+    for name, text in (("Device", view.device), ("Measured", f"{began} UTC"), ("Under test", _revision(run)), ("Run", run.id)):
+        yield Said(HEADINGS, f"{name} {text}")
+    counts = (f"{n} {name}" for one in view.sections if one.judged for name, n in one.judged.counts(TIME) if n)
+    yield Said(HEADINGS, f"{run.question or run.suite} {' '.join(counts)}", required=False)
     yield Said(COUNTS, counts_text(view))
     for doubt in view.doubts:
         yield Said(DOUBTS, f"{doubt.count} {doubt.text}")
@@ -98,15 +110,31 @@ def _of_run(view: RunView) -> Iterator[Said]:
     for canary in view.canaries:
         if canary.rate:
             yield Said(REACH, _canary(canary))
+
+
+def _around(view: RunView, first: RunView) -> Iterator[Said]:
+    """What is as in the first run is not said again."""
+    for text in view.method:
+        if view is first or text not in first.method:
+            yield Said(ENVIRONMENT, text)
     around = view.surroundings
+    if view is not first and around == first.surroundings:
+        return
     for difference in around.differences:
         values = ", ".join(f"{value} ({n})" for value, n in difference.values)
         kind = "hard: rows are not comparable" if difference.hard else "soft: comparable with care"
         yield Said(ENVIRONMENT, f"{difference.name} {kind} {values}")
     for name, text in (*around.hard, *around.soft):
         yield Said(ENVIRONMENT, f"{name} {text}")
-    for text in view.method:
-        yield Said(ENVIRONMENT, text)
+
+
+def _revision(run: Run) -> str:
+    return ", ".join(map(_item, run.revision)) or "not recorded"
+
+
+def _item(item: RevisionItem) -> str:
+    version = item.version or ("(not installed)" if item.kind == "package" else "")
+    return " ".join((item.name, version, (item.commit or "")[:10], "with uncommitted changes" if item.dirty else ""))
 
 
 def counts_text(view: RunView) -> str:
@@ -121,13 +149,14 @@ def _canary(canary: CanaryView) -> str:
     return " ".join(filter(None, (canary.name, canary.rate, canary.spread, canary.share)))
 
 
-def _of_section(section: SectionView) -> Iterator[Said]:
+def _of_section(section: SectionView, depth: Depth) -> Iterator[Said]:
+    yield Said(HEADINGS, _axes(section.section), required=bool(section.facets))
     if section.judged:
         for metric in (TIME, section.memory):
             yield Said("counts of verdicts", " ".join(f"{n} {word}" for word, n in section.judged.counts(metric)))
     for advice in section.advice:
-        yield Said(WORDS, _advice(advice))
-    for _, found in section.answers:
+        yield Said(WORDS, _advice(advice, full=depth.full))
+    for _, found in section.answers if not depth.light else ():
         for reading in found:
             yield Said(WORDS, _reading(reading))
     for score in section.scores:
@@ -138,12 +167,20 @@ def _of_section(section: SectionView) -> Iterator[Said]:
         yield Said(CAPTIONS, roofline.sources)
 
 
-def _advice(advice: Advice) -> str:
+def _axes(section: Section) -> str:
+    swept = f"Swept: {section.swept}. " if section.swept else ""
+    followers = "".join(f"{text}. " for text in section.followers.values())
+    fixed = ", ".join(f"{name} {units.fact(name, value)}" for name, value in section.fixed.items() if value is not None)
+    return f"{swept}{followers}Held fixed: {fixed}."
+
+
+def _advice(advice: Advice, *, full: bool) -> str:
     parts = [advice.where, "" if advice.settled else "not settled", f"{advice.verb[:1].upper()}{advice.verb[1:]} {advice.subject},"]
     parts += [advice.numbers, advice.doubt or ""]
     if advice.setting:
         title, note = advice.setting.title, advice.setting.note
         parts += ["Use this", f"{title[:1].upper()}{title[1:]}{f'; {note}' if note else ''}:", advice.setting.text]
+        parts += [advice.setting.command or ""] if full else []
     return " ".join(parts)
 
 
@@ -185,6 +222,9 @@ def drawn_words(svg: str) -> str:
 def _of_facet(view: FacetView, swept: str | None) -> Iterator[Said]:
     sizes = ("value" if x is None else f"{swept} {x}".replace("_", " ") for x in view.facet.xs)
     yield Said(HEADS, " ".join(("subject", *sizes)))
+    for label, words, reason in view.nowhere:
+        at = f" at every {swept.replace('_', ' ')}" if swept else ""
+        yield Said("statuses", f"{label} {words}{at}{f': {reason}' if reason else ''}")
     for text in view.crossings:
         yield Said(CROSSINGS, text)
     for table in (*view.charts, *view.tables):

@@ -118,7 +118,7 @@ def _causes(facet: Facet, swept: str | None, prefix: str, *, draw: bool) -> Extr
         return None
     hint = "all that is resident included · lower is better"
     words = tuple(text for cell, _ in peaks.found if (text := prediction_words(cell)))
-    told = (f"Below each bar what the memory model predicts of it. {'; '.join(words)}.",) if words else ()
+    told = ("Below each bar what the memory model predicts of it:", *words) if words else ()
     return Extra(peaks.title, hint, svg, told + _more(bars), peaks.numbers)
 
 

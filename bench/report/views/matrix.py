@@ -15,6 +15,7 @@ from bench.report.numbers.memory import is_training_step
 from bench.report.numbers.rates import Utilisation, cycles_words, rate_words, utilisation
 from bench.report.numbers.summary import CYCLES, TIME, CaseSummary, Spread
 from bench.report.numbers.units import in_unit, metric_unit, percent, range_in_unit, ratio, seconds
+from bench.report.views.rows import Depth
 from bench.report.views.stability import COLUMNS
 
 TINTS = {BETTER: "faster", WORSE: "slower"}
@@ -118,8 +119,8 @@ def row_words(row: MatrixRow) -> str:
     return f"{row.label} {BASELINE if row.is_baseline else ''} {OTHER if row.other_numbers else ''}"
 
 
-def cell_parts(cell: MatrixCell, memory: str, *, full: bool) -> tuple[tuple[str, str], ...]:
-    """What a cell says, part by part, each with what it is counted among. `full`: with its findings and cycles."""
+def cell_parts(cell: MatrixCell, memory: str, depth: Depth) -> tuple[tuple[str, str], ...]:
+    """What a cell says on a page of this depth, part by part, each with what it is counted among."""
     if cell.summary is None:
         return (("statuses", NOT_RUN),)
     parts: list[tuple[str, str]] = []
@@ -133,7 +134,7 @@ def cell_parts(cell: MatrixCell, memory: str, *, full: bool) -> tuple[tuple[str,
             parts.append(("ratios", ratio(cell.time_ratio.median)))
         between = range_in_unit(cell.time.low, cell.time.high, metric_unit(TIME))
         parts.append(("ranges", f"{between}, n {cell.time.n}" if cell.time.n > 1 else "n 1"))
-        if cell.cycles and full:
+        if cell.cycles and depth.full:
             parts.append(("values", f"{cell.cycles} cycles"))
         if cell.rate:
             share = f"MFU {percent(cell.utilisation.share)}" if cell.utilisation else cell.share or ""
@@ -142,7 +143,9 @@ def cell_parts(cell: MatrixCell, memory: str, *, full: bool) -> tuple[tuple[str,
         parts.append(("values", in_unit(cell.peak.median, metric_unit(memory))))
         if cell.peak_ratio:
             parts.append(("ratios", ratio(cell.peak_ratio.median)))
-    parts += [("other metrics", text) for text in cell.findings if full and not (cell.time is None and cell.peak is None)]
+    parts += [
+        ("other metrics", text) for text in cell.findings if not depth.brief and not (cell.time is None and cell.peak is None)
+    ]
     return (*parts, *((("statuses", cell.ended),) if cell.ended else ()))
 
 

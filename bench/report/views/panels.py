@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bench.report.drawing import figures
 from bench.report.drawing.dots import MOST_SIZES, dots
+from bench.report.drawing.roofline import MOST_ROOFS
 from bench.report.numbers import units
 from bench.report.numbers.layout import MAX_LINES, Facet, Section
 from bench.report.numbers.rates import Exponent, growth_lines
@@ -18,8 +19,11 @@ MAX_PANELS = 24
 """Charts drawn in one page, about 10 to 25 kB each; further panels keep their matrix and say that they have no chart."""
 FEW_PANELS, FEW_EXTRAS, FEW_TOLD = 16, 3, 6
 """In a page with very many rows."""
+LEAST_PANELS, LEAST_EXTRAS, LEAST_TOLD = 2, 1, 4
+"""In a page that is to travel light, for each run."""
 MAX_TOLD = 24
 """Panels of a section whose further views are shown; their numbers are in every matrix."""
+MOST_REASON = 220
 MAX_EXTRAS = 12
 """Charts beside those of time and memory: three for each panel that stands open."""
 
@@ -33,13 +37,19 @@ class Room:
     timelines: int = MOST_TIMELINES
     told: int = MAX_TOLD
     """Panels of a section that have further views."""
+    errors: int = MAX_TOLD
+    """Panels of a section whose errors are drawn."""
+    roofs: int = MOST_ROOFS
+    """Rooflines of a section."""
     drawn: bool = True
     """False where only what is said is wanted, as by who computes it again: then charts are empty."""
 
     @classmethod
-    def of(cls, depth: Depth) -> Room:
-        """What a page of this depth has room for."""
-        return cls() if depth.full else cls(FEW_PANELS, FEW_EXTRAS, told=FEW_TOLD)
+    def of(cls, depth: Depth, runs: int) -> Room:
+        """What a page of this depth has room for, of so many runs; of one that is to travel light what it has for each of them."""
+        if depth.light:
+            return cls(LEAST_PANELS, LEAST_EXTRAS, told=LEAST_TOLD, errors=1, roofs=1 if runs == 1 else 0)
+        return cls(FEW_PANELS, FEW_EXTRAS, told=FEW_TOLD, errors=FEW_TOLD) if depth.brief else cls()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +63,19 @@ class Panel:
     """Subjects, what grows, and its exponent in words; subjects of one exponent together."""
 
 
+def cut(reason: str) -> str:
+    """As much of a reason as a line holds."""
+    return reason if len(reason) <= MOST_REASON else f"{reason[:MOST_REASON]} …"
+
+
 def nowhere(facet: Facet) -> tuple[tuple[str, str, str | None], ...]:
     found = []
     for label in facet.labels:
         cells = facet.row(label)
         if not any(cell.usable for cell in cells):
             words = ", ".join(dict.fromkeys(figures.case_word(cell) for cell in cells))
-            found.append((label, words, cells[0].reason))
+            reason = cells[0].reason
+            found.append((label, words, reason and cut(reason)))
     return tuple(found)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from bench import stats
 from bench.judge.rates import Rate
 from bench.metrics import METRICS
+from bench.plan.stored import PREDICTED
 from bench.records import Check, Json, Result, Scalar, Status, fingerprint
 from bench.report.drawing.histogram import histogram
 from bench.report.numbers import units
@@ -21,6 +22,7 @@ from bench.report.numbers.units import shorten
 
 SHOWN_REASON = 4000
 FULL, LIGHT, BRIEF = "full", "light", "brief"
+LIGHT_CHARS = 400
 FULL_CASES = 1000
 """Up to so many a page tells each row with all its evidence."""
 
@@ -33,23 +35,28 @@ class Depth:
     full: bool
     """False: parameters, conditions, secondary metrics and trial facts are left to `bench show`."""
 
+    brief: bool
+    """True where there are so many rows that the matrix leaves out what stands in them too, and few panels have a chart."""
     light: bool = False
-    """True for a page of a repository: no pictures of samples and of memory over time, no logs of what went well."""
+    """True for a page that is to travel light: as little evidence, the charts of the first panel alone, and no picture of samples."""
 
     @classmethod
     def for_cases(cls, count: int, *, light: bool = False) -> Depth:
-        """Everything up to about a thousand cases; the essentials beyond."""
-        return cls(log_chars=max(200, min(4000, 400_000 // max(count, 1))), full=count <= FULL_CASES, light=light)
+        """Everything up to about a thousand cases; the essentials beyond, or where they are asked for."""
+        brief = count > FULL_CASES
+        chars = LIGHT_CHARS if light else max(200, min(4000, 400_000 // max(count, 1)))
+        return cls(log_chars=chars, full=not brief and not light, brief=brief, light=light)
 
     @classmethod
     def named(cls, name: str, count: int) -> Depth:
         """The depth that a page's data name."""
-        return replace(cls.for_cases(count), full=name != BRIEF, light=name == LIGHT)
+        found = cls.for_cases(count, light=name == LIGHT)
+        return replace(found, full=name == FULL, brief=name == BRIEF)
 
     @property
     def name(self) -> str:
         """As the data of a page name it."""
-        return BRIEF if not self.full else LIGHT if self.light else FULL
+        return FULL if self.full else LIGHT if self.light and not self.brief else BRIEF
 
     def log_limit(self, status: Status) -> int:
         """Characters of a log: a trial that went well has little to tell."""
@@ -125,6 +132,8 @@ class Row:
 COLUMNS = ("status", "subject", "n", "cycles", "rate", "kernels", "error", "proof")
 """Columns of the table of all rows whose words are made here."""
 NONE = "–"
+_TOLD_APART = (f"{EXPLAINED}.", f"{PREDICTED}.")
+"""Conditions that are shown as a curve, and as bars."""
 
 
 def column_words(row: Row, column: str) -> str:
@@ -240,7 +249,7 @@ def _conditions(results: Sequence[Result]) -> tuple[tuple[str, str], ...]:
     found: dict[str, list[Scalar]] = {}
     for result in results:
         for name, value in _readings(dict(result.conditions)):
-            if not name.startswith(f"{EXPLAINED}."):  # told apart, as a curve
+            if not name.startswith(_TOLD_APART):
                 found.setdefault(name, []).append(value)
     lines = []
     for name, values in sorted(found.items()):
@@ -310,7 +319,7 @@ def _row(
         log=log,
         log_cut=cut,
         withheld=summary.time_withheld,
-        histogram=histogram(summary) if leading else None,
+        histogram=histogram(summary) if leading and not depth.light else None,
     )
 
 

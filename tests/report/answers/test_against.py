@@ -86,7 +86,7 @@ def test_the_five_words_are_counted_over_all_cases_but_the_baselines() -> None:
 def test_the_first_screen_has_the_five_words_with_their_counts() -> None:
     run, rows = crossing_run()
     page = render_page([run], rows, now=NOW)
-    text = re.sub(r"<[^>]+>", "", page[page.index('<dl class="words"') : page.index('<p class="counts">')])
+    text = re.sub(r"<[^>]+>", "", page[page.index('<dl class="words"') : page.index('<p class="counts"')])
     assert "Time against sdpa_flash6 worse 2 better 1 same 0 can&#39;t tell 1 didn&#39;t run" in " ".join(text.split())
 
 

@@ -14,7 +14,7 @@ from tests.report.hostile import NASTY, SCRIPT, hostile
 from tests.report.sample import everything
 
 NOW = "2026-01-02T04:00:00+00:00"
-VOID = {"meta", "link", "input", "br", "path", "use"}
+VOID = {"wbr", "meta", "link", "input", "br", "path", "use"}
 OPTIONAL = {"li", "dt", "dd", "th", "td", "tr", "tbody", "thead", "p"}
 
 

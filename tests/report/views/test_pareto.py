@@ -80,9 +80,9 @@ def test_the_chart_names_every_subject_and_a_page_has_it() -> None:
     assert svg is not None
     assert all(f">{name}<" in svg for name in "abcde")
     assert not re.findall(r"#5e5|#[0-9a-f]{6}", svg)
-    assert "<b>Time against memory</b>" in render_page([RUN], FIVE, now="2026-01-02T04:00:00+00:00")
+    assert ">Time against memory</b>" in render_page([RUN], FIVE, now="2026-01-02T04:00:00+00:00")
 
 
 def test_a_value_that_no_axis_carries_costs_the_chart_and_not_the_page() -> None:
     page = render_page([RUN], [*FIVE, _row("f", 1e300, 1.0)], now="2026-01-02T04:00:00+00:00")
-    assert "<b>Time against memory</b>" not in page
+    assert ">Time against memory</b>" not in page

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from bench.plan.stored import PREDICTED
 from bench.records import Result, Run, Status
 from bench.report import render_page
 from bench.report.answers.against import judged
@@ -18,6 +19,7 @@ from bench.report.drawing.strips import FULL, WALL, Mark, Strip, strips
 from bench.report.numbers.layout import Section, sections
 from bench.report.numbers.predicted import predicted_causes, prediction_words
 from bench.report.numbers.summary import TIME, Reach, gather
+from bench.report.recompute.verify import verify_page
 from bench.report.trust.grounds import trust
 from bench.report.trust.method import method
 from bench.report.views.frontier import frontier_table
@@ -172,8 +174,23 @@ def test_a_prediction_stands_beside_the_measured_peak_of_a_step() -> None:
     # 1 235 814 400 parameters in bf16, and two states for each.
     assert found["parameters"] == pytest.approx(1_235_814_400 * 2, rel=0.001)
     assert found["optimizer_states"] == pytest.approx(1_235_814_400 * 4, rel=0.001)
-    assert re.fullmatch(r"defaults: [\d.]+ GiB predicted, 13\.7 GiB measured, [+-][\d.]+ %", prediction_words(case))
-    assert "Below each bar what the memory model predicts of it. defaults: " in render_page([run], rows, now=NOW)
+    pattern = r"defaults: [\d.]+ GiB predicted by today's formulas, 13\.7 GiB measured, [+-][\d.]+ %"
+    assert re.fullmatch(pattern, prediction_words(case))
+    assert "Below each bar what the memory model predicts of it:" in render_page([run], rows, now=NOW)
+
+
+def test_what_a_row_stored_before_it_ran_is_told_rather_than_what_is_computed_now() -> None:
+    run, rows = ladder_run(trials=1)
+    kept = {PREDICTED: {"peak_bytes": 2**30, "phase": "loss", "causes": {"parameters": 2**30}}}
+    first = dataclasses.replace(rows[0], conditions={**rows[0].conditions, **kept})
+    refused = dataclasses.replace(rows[1], conditions={PREDICTED: {"refused": "no formulas"}})
+    cases = {case.label: case for case in gather(run, [first, refused, *rows[2:]])[0]}
+    assert predicted_causes(cases["defaults"]) == {"parameters": 2.0**30}
+    assert prediction_words(cases["defaults"]) == "defaults: 1.00 GiB predicted before it ran, 13.7 GiB measured, -92.7 %"
+    assert prediction_words(cases["1: + flash"]) == ""
+    page = render_page([run], [first, refused, *rows[2:]], now=NOW)
+    assert "defaults: 1.00 GiB predicted before it ran" in page
+    assert verify_page(page).agrees
 
 
 def test_what_has_no_sizes_or_did_not_run_on_a_gpu_has_no_prediction() -> None:
