@@ -69,7 +69,7 @@ def _eager(layer: Layer, q: Tensor, k: Tensor, v: Tensor, holds: tuple[Tensor, .
         [wide],
         [soft],
         saved=[soft],
-        backward=[made("gradient of softmax", full)],
+        backward=_of_softmax(layer, full),
         gradients={wide: "gradient of softmax"},
         holds=held,
     )
@@ -96,6 +96,15 @@ def _eager(layer: Layer, q: Tensor, k: Tensor, v: Tensor, holds: tuple[Tensor, .
     out = tensor("attention output", inner, PART)
     tape.add([summed], [out], backward=[made("gradient, laid out", inner)], gradients={summed: "gradient, laid out"}, holds=held)
     return out
+
+
+def _of_softmax(layer: Layer, scores: str) -> list[Made]:
+    """CUDA's derivative multiplies gradient and softmax into a tensor of its own first (`softmax_backward_cuda_out`)."""
+    gradient = layer.made("gradient of softmax", scores)
+    if not layer.cuda:
+        return [gradient]
+    product = layer.made("gradient * softmax", scores)
+    return [gradient, product, gone(product.name)]
 
 
 def _math(layer: Layer, q: Tensor, k: Tensor, v: Tensor, holds: tuple[Tensor, ...]) -> Tensor:
@@ -134,7 +143,7 @@ def _math(layer: Layer, q: Tensor, k: Tensor, v: Tensor, holds: tuple[Tensor, ..
     masked = tensor("scores, masked", scores, PART)
     tape.add([product], [masked], gradients={product: SAME}, holds=(*held, values))
     soft = tensor("softmax", scores, PART)
-    tape.add([masked], [soft], saved=[soft], backward=[made("gradient of softmax", scores)], gradients={masked: "gradient of softmax"},
+    tape.add([masked], [soft], saved=[soft], backward=_of_softmax(layer, scores), gradients={masked: "gradient of softmax"},
              holds=(*held, values))  # fmt: skip
     rounded_soft = tensor("softmax, rounded, which SDPA returns too", "e·a·s·t", PART)
     tape.add([], [rounded_soft], holds=(*held, values))

@@ -220,13 +220,35 @@ class Step:
 
     def _moment(self, of: _Candidate) -> Moment:
         counts = _sum([*of.left, of.alive])
-        terms = [*of.terms, *(_term(alive, count, of.phase) for alive, count in counts.items())]
+        terms = [*of.terms, *(self._term(alive, count, of.phase) for alive, count in counts.items())]
         if self.target.cuda:
             slack = sum(slack_bytes(alive.size) * count for alive, count in counts.items())
             terms.append(
                 Term("rounding", of.phase, "allocator_slack", slack, "up to 512 bytes each", "c10/cuda/CUDACachingAllocator")
             )
         return Moment(of.name, of.phase, tuple(replace(term, phase=of.phase) for term in terms if term.size_bytes))
+
+    def _term(self, alive: Alive, count: int, phase: str) -> Term:
+        formula = alive.formula if count == 1 else f"{count}·({alive.formula})"
+        return Term(
+            f"{alive.part}: {alive.name}", phase, self._category(alive, phase), alive.size * count, formula, source_of(alive.part)
+        )
+
+    def _category(self, alive: Alive, phase: str) -> str:
+        """As a measured peak is split: what the loss's backward makes is a temporary, and what a checkpointed layer computes again is too.
+
+        The last weight's gradient, where it is the embedding's too and no cast of it, becomes one with the embedding's part of it only.
+        """
+        if alive.kind == CHECKPOINT:
+            return "checkpoints"
+        waits = self.model.tied_embeddings and not self.train.numerics.autocast
+        if alive.kind == GRADIENT and alive.part == "loss" and waits:
+            return "temporaries" if self.train.linear_cross_entropy == "eager" else "loss"
+        if alive.kind == GRADIENT:
+            return "gradients"
+        if alive.part == "loss" and (phase == "loss" or alive.kind == SAVED):
+            return "loss"
+        return "saved_activations" if alive.kind == SAVED else "temporaries"
 
 
 def _sum(groups: Iterable[Sequence[Alive]]) -> dict[Alive, int]:
@@ -236,19 +258,3 @@ def _sum(groups: Iterable[Sequence[Alive]]) -> dict[Alive, int]:
         for alive in group:
             counts[alive] = counts.get(alive, 0) + 1
     return counts
-
-
-def _term(alive: Alive, count: int, phase: str) -> Term:
-    formula = alive.formula if count == 1 else f"{count}·({alive.formula})"
-    return Term(f"{alive.part}: {alive.name}", phase, _category(alive, phase), alive.size * count, formula, source_of(alive.part))
-
-
-def _category(alive: Alive, phase: str) -> str:
-    """As a measured peak is split: what the loss's backward makes is a temporary, and what a checkpointed layer computes again is too."""
-    if alive.kind == CHECKPOINT:
-        return "checkpoints"
-    if alive.kind == GRADIENT:
-        return "gradients"
-    if alive.part == "loss" and (phase == "loss" or alive.kind == SAVED):
-        return "loss"
-    return "saved_activations" if alive.kind == SAVED else "temporaries"
