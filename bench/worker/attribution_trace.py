@@ -139,13 +139,17 @@ def _mark(cause: str, tensor: torch.Tensor) -> None:
 
 
 def _addresses(tensor: torch.Tensor) -> Iterator[int]:
-    """Of the storages behind a tensor: several for one that is made of others (quantized, sharded)."""
+    """Of the storages behind a tensor: several for one that is made of others (quantized, sharded).
+
+    Not by `untyped_storage()`: once Python has seen a storage, autograd no longer adds gradients to it in place.
+    """
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is not None:
         for name in flatten()[0]:
             yield from _addresses(getattr(tensor, name))
         return
-    yield tensor.untyped_storage().data_ptr()
+    if tensor.numel():
+        yield tensor.data_ptr() - int(tensor.storage_offset()) * tensor.element_size()
 
 
 def _unchanged(tensor: torch.Tensor) -> torch.Tensor:

@@ -100,6 +100,46 @@ def test_the_disturbed_and_the_undisturbed_peak_agree() -> None:
     assert total.samples[0] - net.samples[0] == residents
 
 
+class MadeForward(torch.autograd.Function):
+    """A loss that makes its gradients with its forward, and keeps them until they are asked for."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(torch.ones_like(x), torch.ones_like(table))
+        return x.sum() + table.sum()
+
+    @staticmethod
+    def backward(ctx: Any, *outer: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        of_x, of_table = (gradient.mul_(outer[0]) for gradient in ctx.saved_tensors)
+        return of_x, of_table
+
+
+def test_a_gradient_that_lay_among_the_saved_is_added_to_in_place_as_without_a_trace() -> None:
+    table = torch.nn.Parameter(torch.randn(8 * ROWS, WIDTH))
+
+    def tied(inputs: Mapping[str, torch.Tensor], mark: Callable[[str], None]) -> Mapping[str, torch.Tensor]:
+        mark("forward")
+        table.grad = None
+        x = torch.nn.functional.embedding(inputs["tokens"], table)
+        mark("loss")
+        loss = MadeForward.apply(x, table)
+        mark("backward")
+        loss.backward()
+        return {"loss": loss.detach()}
+
+    bound = Bound(
+        lambda inputs: tied(inputs, lambda _name: None),
+        {"table": table},
+        phased=tied,
+        holdings=lambda: {"parameters": [table], "gradients": [] if table.grad is None else [table.grad]},
+    )
+    step = Step(bound, {"tokens": torch.arange(ROWS)}, {}, Pass.STEP)
+    step()
+    _, total = peak_bytes(step)
+    _, facts = causes_of(step)
+    assert facts["peak_bytes"] == total.samples[0]
+
+
 def test_checkpointing_trades_saved_activations_for_its_own_inputs() -> None:
     plain, _ = causes_of(training_step())
     causes, _ = causes_of(training_step(checkpointed=True))

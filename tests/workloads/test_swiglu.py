@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import torch
 from bench.catalogue import load_catalogue
 from bench.workloads.geglu import WORKLOAD as GEGLU
 from bench.workloads.swiglu import WORKLOAD as SWIGLU
-from bench.workloads.swiglu._gated import PROJECTIONS, GatedMlp, MlpSpec
+from bench.workloads.swiglu._gated import PROJECTIONS, GatedMlp, MlpSpec, with_activation
 
 SPEC = MlpSpec(batch=2, seq_len=5, hidden_size=16, intermediate_size=24, part="mlp", dtype="fp32")
 ALONE = dataclasses.replace(SPEC, part="activation")
@@ -105,3 +107,17 @@ def test_the_slice_is_rows_and_whole_weights(workload: GatedMlp, monkeypatch: py
 def test_a_small_problem_keeps_the_width_of_the_rows_between_the_products() -> None:
     small = SWIGLU.small_spec(dataclasses.replace(SPEC, batch=9, seq_len=999, hidden_size=4096, intermediate_size=14336))
     assert (small.batch, small.seq_len, small.hidden_size, small.intermediate_size) == (2, 33, 128, 14336)
+
+
+def test_projections_that_are_converted_later_are_not_kept_by_the_module_that_was_replaced() -> None:
+    plain = torch.nn.Module()
+    for name in PROJECTIONS:
+        setattr(plain, name, torch.nn.Linear(4, 4, bias=False))
+    weights = [weakref.ref(getattr(plain, name)) for name in PROJECTIONS]
+    mlp = with_activation(plain, torch.mul)
+    del plain
+    for name in PROJECTIONS:
+        setattr(mlp, name, torch.nn.Linear(4, 4, bias=False))
+    gc.collect()
+    assert [weight() for weight in weights] == [None, None, None]
+    assert mlp(torch.ones(1, 4)).shape == (1, 4)

@@ -182,7 +182,7 @@ def activation_module(activate: Activation) -> Any:
 
 
 def with_activation(module: Any, activate: Activation) -> Any:
-    """A module with the three projections of `module` and another activation between them."""
+    """A module with the three projections of `module` and another activation between them. It keeps nothing else of `module` alive."""
     import torch
 
     class Mlp(torch.nn.Module):
@@ -190,16 +190,14 @@ def with_activation(module: Any, activate: Activation) -> Any:
         up_proj: torch.nn.Module
         down_proj: torch.nn.Module
 
-        def __init__(self) -> None:
-            super().__init__()
-            for name in PROJECTIONS:
-                setattr(self, name, getattr(module, name))
-
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             out: torch.Tensor = self.down_proj(activate(self.gate_proj(x), self.up_proj(x)))
             return out
 
-    return Mlp()
+    mlp = Mlp()
+    for name in PROJECTIONS:
+        setattr(mlp, name, getattr(module, name))
+    return mlp
 
 
 def overwriting(spec: MlpSpec, activate: Activation) -> Callable[[Any], Any]:
