@@ -36,6 +36,10 @@ FIXED_AXES = ("pass", "dtype", "device", "cache", "timer", "world_size")
 """Axes that every case has, beside its workload, subject and parameters."""
 
 
+EXTERNAL = "external"
+"""The reason of a run of somebody's own script: an audit, which is never compared with what suites measured."""
+
+
 def utc_now(timespec: str = "milliseconds") -> str:
     """The time now as records hold it: ISO 8601, UTC."""
     return datetime.now(UTC).isoformat(timespec=timespec)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
 
 from bench.catalogue import load_catalogue
-from bench.records import Run, RunState
+from bench.errors import StoreError
+from bench.records import Pass, Run, RunState
 from bench.store import Store
 from bench.suite import expand, load_suite
 from tests.test_slurm import _until, slurm  # noqa: F401 - a fixture
@@ -59,6 +62,13 @@ class Job:
         with Store.open(self.database, create=False, read_only=True) as store:
             return [run for run in store.runs() if run.reason == "nightly"]
 
+    def has_begun(self) -> bool:
+        try:
+            return bool(self.nights())
+        except StoreError:
+            # Nobody has made the tables yet.
+            return False
+
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
@@ -99,6 +109,34 @@ def test_a_night_that_cannot_be_measured_says_why_and_fails(job: Job) -> None:
     assert not job.database.exists()
 
 
+def test_an_interrupted_night_leaves_nothing_of_an_earlier_one_in_its_files(job: Job) -> None:
+    long = SUITE.replace("max_sampling_s: 0.1", "max_sampling_s: 30").replace("max_samples: 5", "max_samples: 1000000")
+    (job.folder / "small.yaml").write_text(long.replace("min_sampling_s: 0,", "min_sampling_s: 30,"))
+    (job.folder / "next.yaml").write_text(SUITE.replace("name: small", "name: next"))
+    files = job.folder / "files"
+    files.mkdir()
+    for suite in ("small", "next"):
+        for ending in ("json", "xml", "md"):
+            (files / f"{suite}.{ending}").write_text("of last night")
+    suites = f"{job.variables['SUITES']} {job.folder / 'next.yaml'}"
+    night = subprocess.Popen(
+        ["nightly/night.sh", "--verbose"], cwd=ROOT, env={**job.variables, "SUITES": suites}, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        _until(lambda: night.poll() is not None or job.has_begun(), "the beginning of the night")
+        night.send_signal(signal.SIGINT)
+        said, _ = night.communicate(timeout=120)
+    finally:
+        night.kill()
+        night.wait()
+    assert night.returncode == 130, said
+    assert "small: interrupted" in (files / "small.md").read_text()
+    assert "not measured: the night was interrupted before it" in (files / "next.md").read_text()
+    assert not [path.name for path in files.iterdir() if path.suffix not in (".md", ".txt")]
+    assert [run.state for run in job.nights()] == [RunState.INTERRUPTED]
+
+
 def test_a_job_hands_its_options_on_to_the_following_night_and_asks_for_them(job: Job) -> None:
     """Slurm itself hands nothing on: without its GPU the next night would be one of the CPU."""
     said = job.folder / "said"
@@ -133,26 +171,89 @@ def test_the_workflow_calls_only_what_the_makefile_has(job: Job) -> None:
 
 
 @pytest.mark.slow
-def test_a_night_on_slurm_measures_judges_and_leaves_an_empty_log(job: Job, slurm: Path) -> None:  # noqa: F811
-    variables = {"SLURM_CONF": str(slurm)}
-    log = job.folder / "night.log"
-    sent = job.run("sbatch", "--parsable", f"--output={log}", "nightly/slurm.sh", **variables)
+def test_a_series_of_nights_on_slurm_hands_its_options_on_and_fails_the_job_whose_night_is_worse(job: Job, slurm: Path) -> None:  # noqa: F811
+    """The first night is well, and its log empty. Of the second a row is gone, as when a kernel is not built any more."""
+    options = f"--time=00:20:00 --output={job.folder}/night-%j.log"
+    variables = {"SLURM_CONF": str(slurm), "OPTIONS": options, "NEXT": "now+24hours"}
+
+    def told(number: str) -> dict[str, str]:
+        words = job.run("scontrol", "--oneliner", "show", "job", number, **variables).stdout.split()
+        return dict(word.split("=", 1) for word in words if "=" in word)
+
+    def waiting() -> list[str]:
+        return job.run("squeue", "-h", "-o", "%i", "--states=PENDING", **variables).stdout.split()
+
+    def ended(number: str) -> dict[str, str]:
+        _until(lambda: told(number)["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"), f"the end of job {number}", 240)
+        return told(number)
+
+    sent = job.run("sbatch", "--parsable", *options.split(), "nightly/slurm.sh", **variables)
     assert sent.returncode == 0, sent.stderr
-    number = sent.stdout.strip()
-    _until(lambda: job.run("squeue", "-h", "-j", number, **variables).stdout.strip() == "", f"the end of job {number}", 240)
-    assert log.read_text() == ""
+    first = sent.stdout.strip()
+    state = ended(first)
+    assert (state["JobState"], (job.folder / f"night-{first}.log").read_text()) == ("COMPLETED", "")
     assert [run.state for run in job.nights()] == [RunState.FINISHED]
-    state = job.run("scontrol", "show", "job", number, **variables).stdout
-    assert "JobState=COMPLETED" in state
+
+    (following,) = waiting()
+    state = told(following)
+    assert (state["TimeLimit"], state["Command"].endswith("nightly/slurm.sh"), state["WorkDir"]) == ("00:20:00", True, str(ROOT))
+    apart = datetime.fromisoformat(state["StartTime"]) - datetime.fromisoformat(told(first)["StartTime"])
+    assert timedelta(hours=23, minutes=55) < apart < timedelta(hours=24, minutes=5)
+
+    (job.folder / "small.yaml").write_text(SUITE.replace("[32, 64]", "[32]"))
+    assert job.run("scontrol", "update", f"jobid={following}", "StartTime=now", **variables).returncode == 0
+    state = ended(following)
+    assert (state["JobState"], state["ExitCode"]) == ("FAILED", "1:0")
+    log = (job.folder / f"night-{following}.log").read_text()
+    assert "missing" in log
+    assert len(log.splitlines()) <= 20
+    assert len(job.nights()) == 2
+    # And the one after it stands in the queue: a night that fails ends no series.
+    (last,) = waiting()
+    assert last not in (first, following)
+    assert job.run("scancel", last, **variables).returncode == 0
 
 
-def test_the_script_for_equal_nights_has_more_than_two_hundred_series_in_about_nine_minutes_of_a_gpu() -> None:
+def test_the_script_for_equal_nights_has_two_hundred_series_on_a_gpu_and_forty_processes_of_twenty_cases() -> None:
     catalogue = load_catalogue([])
-    suite = load_suite(ROOT / "nightly" / "aa.yaml", catalogue)
-    cases = expand(suite, catalogue, device="cuda").cases
-    # A time, three kinds of peak and the error of each case are judged.
-    assert len(cases) * 5 > 200
-    assert len(cases) * suite.protocol.trials * 2 * 1.2 < 10 * 60
-    script = (ROOT / "nightly" / "aa.sh").read_text()
-    assert subprocess.run(["/bin/sh", "-n"], input=script, text=True, check=False).returncode == 0
-    assert f"{len(cases)} cases" in script
+    suites = [load_suite(ROOT / "nightly" / "aa.yaml", catalogue, profile=profile) for profile in ("many", "nights")]
+    many, nights = (expand(suite, catalogue, device="cuda").cases for suite in suites)
+    assert not {case.key for case in many} & {case.key for case in nights}
+    # A time, four kinds of peak and the error of each are judged, and what a backward keeps.
+    judged = sum(7 if case.pass_ is Pass.FORWARD_BACKWARD else 6 for case in (*many, *nights))
+    assert judged > 200
+    assert (len(nights), 2 * suites[1].protocol.trials) == (20, 40)
+    processes = 2 * (len(many) * suites[0].protocol.trials + len(nights) * suites[1].protocol.trials)
+    assert f"{processes} processes" in (ROOT / "nightly" / "aa.sh").read_text()
+
+
+def test_the_script_for_equal_nights_gives_each_gpu_its_series_in_both_halves_and_goes_on_where_it_was_cut_off(job: Job) -> None:
+    said = job.folder / "said"
+    # Of what was measured before, one run is whole and one is not.
+    (job.folder / "bench").write_text(
+        f"""#!/bin/sh
+if [ "$1" = show ]; then
+    case $2 in
+    old-nights-1-0) echo "state     finished" ;;
+    old-nights-1-1) echo "state     interrupted, 3 of 4 planned trials have a row" ;;
+    *) exit 2 ;;
+    esac
+    exit
+fi
+echo "$*" >>{said}
+[ "$1" != compare ] || exit 3
+[ "$1" != selftest ] || exit 1
+"""
+    )
+    (job.folder / "bench").chmod(0o755)
+    done = job.run("nightly/aa.sh", "--trials", "4", BENCH=str(job.folder / "bench"), PARTS="nights", GPUS="2", NAME="old")
+    assert (done.returncode, done.stderr) == (1, "")
+    lines = said.read_text().splitlines()
+    measured = "run nightly/aa.yaml --label old-nights-2-{0} --profile nights --device cuda:{0} --shard {1}/2 --trials 4"
+    assert lines[0] == "run --resume old-nights-1-1"
+    assert sorted(lines[1:3]) == [measured.format(0, 1), measured.format(1, 2)]
+    assert lines[3:] == [
+        "compare old-nights-1-0 old-nights-2-0",
+        "compare old-nights-1-1 old-nights-2-1",
+        "selftest --aa old-nights-1-0 --aa old-nights-2-0 --aa old-nights-1-1 --aa old-nights-2-1",
+    ]

@@ -38,7 +38,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "bisect": ("bench.cli.bisect:bisect", "Which commit or release made a series worse."),
     "report": ("bench.cli.report:report", "Write the report of runs as HTML, Markdown, JSON, CSV or a mail."),
     "verify": ("bench.cli.verify:verify", "Recompute ratios and verdicts of a report from the trial medians inside it."),
-    "claims": ("bench.cli.claims:claims", "Hold published claims against the rows here: reproduced, not reproduced, or not comparable."),
+    "claims": (
+        "bench.cli.claims:claims",
+        "Hold published claims against the rows here: reproduced, not reproduced, or not comparable.",
+    ),
+    "audit": ("bench.cli.audit:audit", "Run your own training script for some steps: what is really on, and what to switch on."),
     "plan": ("bench.cli.plan:plan", "What a training step will need of a GPU's memory, and what fits."),
     "selftest": ("bench.cli.selftest:selftest", "Prove our own numbers: known lengths, known bytes, other timers."),
     "doctor": ("bench.cli.doctor:doctor", "Is this machine fit to measure, and what to do where it is not."),

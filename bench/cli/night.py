@@ -114,10 +114,11 @@ def night(
         for notice in store.notices:
             note(notice)
         for place, entry in enumerate(planned):
+            if judged and judged[-1].code == INTERRUPTED:
+                judged.append(Judged(entry.suite.name, INTERRUPTED, ("not measured: the night was interrupted before it",)))
+                continue
             left_s = None if budget is None else (budget - (time.monotonic() - began)) / (len(planned) - place)
             judged.append(_night(store, entry, how, left_s))
-            if judged[-1].code == INTERRUPTED:
-                break
     if verbose:
         for one in judged:
             click.echo(plain(f"{one.suite}: {'; '.join(one.said)}"))
@@ -152,7 +153,6 @@ class _How:
 def _night(store: Store, entry: Planned, how: _How, left_s: float | None) -> Judged:
     """One suite, measured and judged. What is wrong with it is no reason to leave the others out."""
     from bench.errors import BenchError, HarnessError
-    from bench.run.in_turn import Stopped
 
     name = entry.suite.name
     try:
@@ -162,8 +162,9 @@ def _night(store: Store, entry: Planned, how: _How, left_s: float | None) -> Jud
         if summary.exit_code == NOTHING_OK:
             return Judged(name, NOTHING_OK, (f"no row of run {summary.run_id} is ok: bench show {summary.run_id[:13]}",))
         return _judged(store, name, summary, how, None if left_s is None else max(1.0, left_s - summary.duration_s))
-    except Stopped as error:
-        return Judged(name, INTERRUPTED, (str(error),))
+    except KeyboardInterrupt:
+        # The second Ctrl-C. Files of an earlier night must not pass for this one's.
+        return Judged(name, INTERRUPTED, ("interrupted at once: its night is not whole",))
     except (BenchError, HarnessError) as error:
         return Judged(name, TROUBLE, tuple(str(error).splitlines()[:3]))
 
@@ -183,14 +184,21 @@ def _measured(store: Store, entry: Planned, how: _How, left_s: float | None) -> 
 def _judged(store: Store, name: str, summary: RunSummary, how: _How, confirm_s: float | None) -> Judged:
     from bench.cli.regress import screened, settled
     from bench.judge.confirm import confirm, suspects
+    from bench.run.in_turn import Stopped
 
     found = screened(store, (store.find_run(summary.run_id),), every_s=how.every_s)
     if isinstance(found, Unjudged):
         return Judged(name, found.code, found.said if found.code else found.missed)
+    said = (found.first_on,) if found.first_on else ()
+    stopped = False
     if suspects(found):
-        found = confirm(found, store, pairs=how.pairs, budget_s=confirm_s, wait=how.wait, progress=how.tell)
+        try:
+            found = confirm(found, store, pairs=how.pairs, budget_s=confirm_s, wait=how.wait, progress=how.tell)
+        except Stopped:
+            words = "interrupted: not all suspects were measured again, so this is what the screen alone says"
+            stopped, said, found = True, (*said, words), replace(found, banners=(*found.banners, words))
     comparison, answer = settled(store, found, how.fail_on)
-    return Judged(name, answer.exit_code, (), comparison, answer)
+    return Judged(name, INTERRUPTED if stopped else answer.exit_code, said, comparison, answer)
 
 
 def _leave(judged: Sequence[Judged], folder: Path) -> None:

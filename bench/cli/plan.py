@@ -51,7 +51,15 @@ def _technique_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--row", type=click.IntRange(0), default=0, show_default=True, help="Which row --emit and --terms are for; 0 is as asked for."
 )
-@click.option("--validate", is_flag=True, help="The error table of all measured training steps on CUDA.")
+@click.option("--validate", is_flag=True, help="The error table of all training steps on CUDA that the database of --db has.")
+@click.option("--of-grid", is_flag=True, help="With --validate: only what the suites of --grid have measured.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="The table of --validate as Markdown.")
+@click.option(
+    "--write",
+    multiple=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write it: a .json file for programs; a page with marks gets it between them, another becomes it.",
+)
 @click.option(
     "--grid", type=click.Path(file_okay=False, path_type=Path), help="Write the suites that validate predictions into this folder."
 )
@@ -68,6 +76,9 @@ def plan(
     emit: str | None,
     row: int,
     validate: bool,
+    of_grid: bool,
+    as_markdown: bool,
+    write: tuple[Path, ...],
     grid: Path | None,
     database: str,
     as_json: bool,
@@ -92,7 +103,13 @@ def plan(
 
         if grid is not None:
             plan_checks.write_grid(grid)
-        return plan_checks.validate(database, as_json=as_json) if validate else 0
+        return (
+            plan_checks.validate(database, of_grid=of_grid, as_json=as_json, as_markdown=as_markdown, write=write)
+            if validate
+            else 0
+        )
+    if of_grid or as_markdown or write:
+        raise PlanError("--of-grid, --markdown and --write are for the table of --validate")
     model = model_named(model_name)
     chosen = {name: value for name, value in asked.items() if value is not None}
     several = asked["world_size"] > 1
@@ -105,9 +122,11 @@ def plan(
         )
     of_row = ways[row].train if ways else train
     if emit is not None:
-        from bench.plan.emit import settings
+        from bench.plan.emit import differences, settings
 
         say(settings(emit, model, of_row))
+        for words in differences(emit, model, of_row):
+            note(words)
         return 0
     from bench.plan.predict import predict_step
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bench.cli.terminal import say, say_json, table
+from bench.cli.terminal import note, say, say_json, table
 
 if TYPE_CHECKING:
     from bench.plan.validate import Comparison, Measured
-    from bench.records import Result
+    from bench.records import Result, Run
 
 GIB = 2**30
 TOTAL = "peak_total_bytes"
 NOTHING = 3
 """The exit code where nothing could be compared."""
-SHOWN_PARAMS = ("model", "seq_len", "batch", "accumulation", "packing", "dropout")
+SAME_PEAK = 0.005
+"""By how much the pass that tells causes may peak elsewhere; its causes are not used beyond."""
 
 
 def write_grid(folder: Path) -> None:
@@ -36,17 +37,29 @@ def write_grid(folder: Path) -> None:
     say(f"{len(grid)} configurations in {len(names)} suites: bench run {folder}/*.yaml")
 
 
-def validate(database: str, *, as_json: bool) -> int:
-    """The error table of all rows of `train_step` on CUDA. 0 where all are within their tolerance, 1 where one is not, 3 without any."""
+def validate(database: str, *, of_grid: bool, as_json: bool, as_markdown: bool, write: Sequence[Path]) -> int:
+    """The error table of all rows of `train_step` on CUDA, or those of the grid's suites.
+
+    0 where all are within their tolerance, 1 where one is not, 3 without any.
+    """
+    from bench.plan import error_table
+    from bench.plan.grid import part_of
     from bench.plan.validate import compare
     from bench.store import Store
 
     with Store.open(database, create=False, read_only=True) as store:
-        metrics = [TOTAL, *_cause_metrics()]
-        found = store.results([run.id for run in store.runs()], metrics=metrics)
-    lines = compare(_measured(found))
+        runs = {run.id: run for run in store.runs()}
+        suites = {run.id: run.suite for run in runs.values()}
+        wanted = [run for run, suite in suites.items() if part_of(suite) is not None or not of_grid]
+        found = [result for result in store.results(wanted, metrics=[TOTAL, *_cause_metrics()]) if _wanted(result)]
+    lines, told = compare(_measured(found, suites)), _measured_on(found, runs)
+    for path in write if lines else ():
+        error_table.write(path, lines, told)
+        note(f"error table: {path}")
     if as_json:
-        say_json([_as_json(line) for line in lines])
+        say_json(error_table.as_data(lines, told))
+    elif as_markdown and lines:
+        say(error_table.markdown(lines, told).rstrip("\n"))
     else:
         _show(lines)
     judged = [line.passed for line in lines if line.passed is not None]
@@ -61,17 +74,27 @@ def _cause_metrics() -> list[str]:
     return [f"peak_{cause}_bytes" for cause, _ in PEAK_CAUSES]
 
 
-def _measured(results: Sequence[Result]) -> Iterator[Measured]:
-    from bench.metrics import PEAK_CAUSES
-    from bench.plan.validate import Measured
+def _wanted(result: Result) -> bool:
+    from bench.plan.stored import WORKLOAD
     from bench.records import Status
+
+    on_cuda = result.case.workload == WORKLOAD and result.case.device == "cuda"
+    return on_cuda and result.status is Status.OK and result.measurement(TOTAL) is not None
+
+
+def _measured(results: Sequence[Result], suites: Mapping[str, str]) -> Iterator[Measured]:
+    """Medians over the trials of each case in the latest run that has it."""
+    from bench.metrics import PEAK_CAUSES
+    from bench.plan.grid import part_of
+    from bench.plan.stored import stored
+    from bench.plan.validate import OTHER, Measured
     from bench.stats import median
 
     cases: dict[str, list[Result]] = {}
     for result in results:
-        wanted = result.case.workload == "train_step" and result.case.device.startswith("cuda") and result.status is Status.OK
-        if wanted and result.measurement(TOTAL) is not None:
-            cases.setdefault(result.case.key, []).append(result)
+        cases.setdefault(result.case.key, []).append(result)
+    latest = {key: max(trial.run_id for trial in trials) for key, trials in cases.items()}  # ids of runs sort by time
+    cases = {key: [trial for trial in trials if trial.run_id == latest[key]] for key, trials in cases.items()}
     for trials in cases.values():
         case = trials[0].case
 
@@ -81,51 +104,56 @@ def _measured(results: Sequence[Result]) -> Iterator[Measured]:
 
         peak = middle(TOTAL)
         causes = {cause: value for cause, _ in PEAK_CAUSES if (value := middle(f"peak_{cause}_bytes")) is not None}
+        foretold = [found.peak_bytes for trial in trials if (found := stored(trial.conditions)) is not None]
         if peak:
-            yield Measured(case.params, case.subject, peak, causes)
+            params = {**case.params, "world_size": case.world_size}
+            explained = causes if abs(sum(causes.values()) - peak) <= SAME_PEAK * peak else {}
+            part, before = part_of(suites[trials[0].run_id]) or OTHER, foretold[0] if foretold else None
+            yield Measured(params, case.subject, peak, explained, part, before)
 
 
-def _named(line: Comparison) -> tuple[str, str]:
-    from bench.plan.spec import DEFAULTS
-
-    params, subject = line.measured.params, line.measured.subject
-    where = " ".join(f"{name}={params[name]}" for name in SHOWN_PARAMS if params.get(name) not in (None, 0.0))
-    ways = " ".join(f"{slot}={name}" for slot, name in subject.items() if DEFAULTS.get(slot) != name)
-    return where, ways or "defaults"
+def _measured_on(results: Sequence[Result], runs: Mapping[str, Run]) -> dict[str, str]:
+    """Device, driver and versions, each with all values that the rows have."""
+    found: dict[str, dict[str, None]] = {}
+    for result in results:
+        facts = {"GPU": result.environment.hard.get("gpu_model"), "driver": result.environment.soft.get("driver")}
+        facts |= {item.name: item.version for item in runs[result.run_id].revision}
+        for name, value in {**facts, "bench": result.harness_version}.items():
+            if value is not None:
+                found.setdefault(name, {})[str(value)] = None
+    return {name: " and ".join(values) for name, values in found.items()}
 
 
 def _show(lines: Sequence[Comparison]) -> None:
+    from bench.plan.error_table import how, where
+    from bench.plan.validate import by_cause, summaries
+
     if not lines:
         say("no rows of train_step on CUDA with peak_total_bytes: measure some with bench run, see --grid")
         return
     rows = []
     for line in lines:
-        where, ways = _named(line)
         predicted = "-" if line.prediction is None else f"{line.prediction.peak_bytes / GIB:.2f}"
-        error = "-" if line.error is None else f"{line.error * 100:+.1f} %"
         verdict = {True: "within", False: "off", None: "no formulas"}[line.passed]
         causes = line.refused or ", ".join(
             f"{cause} {ours / GIB:.2f} for {theirs / GIB:.2f}" for cause, (ours, theirs) in line.causes_off().items()
         )
-        rows.append((where, ways, predicted, f"{line.measured.peak_bytes / GIB:.2f}", error, verdict, causes))
-    heads = ("case", "switched on", "predicted GiB", "measured GiB", "error", "verdict", "causes that are off")
-    say(table(heads, rows, right=[2, 3, 4], widest=110))
-    errors = [abs(line.error) for line in lines if line.error is not None]
-    if errors:
-        say()
-        say(f"{len(errors)} of {len(lines)} cases predicted, largest error {max(errors) * 100:.1f} %")
-        say("within: 5 % of the whole, and of each cause 10 % or 100 MiB")
+        rows.append(
+            (where(line.measured.params), how(line.measured.subject), line.measured.part, predicted,
+             f"{line.measured.peak_bytes / GIB:.2f}", _percent(line.error), _percent(line.foretold_error), verdict, causes)
+        )  # fmt: skip
+    heads = ("case", "trained with", "part", "predicted GiB", "measured GiB", "error", "foretold", "verdict", "causes that are off")
+    say(table(heads, rows, right=[3, 4, 5, 6], widest=110))
+    say()
+    for entry in summaries(lines):
+        say(
+            f"{entry.part}: {entry.predicted} of {entry.cases} cases predicted, {entry.within} within 5 %; error without sign: median "
+            f"{entry.median * 100:.2f} %, 95 % below {entry.percentile_95 * 100:.2f} %, largest {entry.largest * 100:.2f} %"
+        )
+    if furthest := [f"{entry.cause} {entry.largest_bytes / GIB:+.2f} GiB" for entry in by_cause(lines)]:
+        say(f"largest distances by cause: {', '.join(furthest)}")
+    say("within: 5 % of the whole, and of each cause 10 % or 100 MiB; foretold: what was predicted before the row ran")
 
 
-def _as_json(line: Comparison) -> dict[str, Any]:
-    return {
-        "params": dict(line.measured.params),
-        "subject": dict(line.measured.subject),
-        "measured_bytes": line.measured.peak_bytes,
-        "measured_causes": dict(line.measured.causes),
-        "predicted_bytes": None if line.prediction is None else line.prediction.peak_bytes,
-        "predicted_causes": {} if line.prediction is None else line.prediction.peak.by_category(),
-        "error": line.error,
-        "passed": line.passed,
-        "refused": line.refused,
-    }
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share * 100:+.2f} %"

@@ -112,25 +112,29 @@ def screened(store: Store, tonight: tuple[Run, ...], *, every_s: float) -> Compa
     """The screen of a night, if it has rows and there was a night before it."""
     from bench.judge.answer import COULD_NOT_JUDGE
     from bench.judge.evidence import load_evidence
-    from bench.judge.nights import missed_nights
+    from bench.judge.nights import lost_gpu, missed_nights
     from bench.judge.regress import MOST_NIGHTS, NIGHTS, is_rotating
     from bench.judge.regress import regress as judge
-    from bench.judge.sides import nights_before
+    from bench.judge.sides import nights_before, nights_like
 
     earlier = nights_before(store, tonight, most=MOST_NIGHTS)
     if not any(is_rotating(night) for night in (*earlier[-NIGHTS:], *tonight)):
-        earlier = earlier[-NIGHTS:]
-    missed = tuple(missed_nights(store.runs(suite=tonight[0].suite), tonight[0], every_s=every_s))
+        earlier = nights_like(store, earlier, tonight, most=NIGHTS)
+    runs = store.runs(suite=tonight[0].suite)
+    missed = tuple(missed_nights(runs, tonight[0], every_s=every_s))
+    lost = lost_gpu(runs, tonight[0])
     own = load_evidence(store, tonight)
     if not own.trials:
         return Unjudged(COULD_NOT_JUDGE, (*missed, f"could not judge: run {tonight[0].id} has no rows that count"), missed)
+    if not earlier and lost is not None:
+        return Unjudged(COULD_NOT_JUDGE, (*missed, f"could not judge: {lost}"), missed)
     if not earlier:
         first = (
             f"run {tonight[0].id} is the first finished night of suite {tonight[0].suite}: all is learning, nothing can be judged"
         )
         return Unjudged(0, (*missed, first), missed)
     found = judge(load_evidence(store, earlier), own)
-    return replace(found, banners=(*missed, *found.banners))
+    return replace(found, lost=lost, banners=(*missed, *found.banners))
 
 
 def settled(store: Store, found: Comparison, fail_on: str) -> tuple[Comparison, Answer]:

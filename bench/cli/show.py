@@ -81,7 +81,7 @@ def _show_runs(store: Store, *, as_json: bool) -> None:
 
 def _show_run(store: Store, run: Run, *, as_json: bool) -> None:
     from bench.cli.tables import answers, case_table, status_line, trials_with_row
-    from bench.records import dump
+    from bench.records import EXTERNAL, dump
 
     results = store.results([run.id], include_excluded=True)
     if as_json:
@@ -104,6 +104,10 @@ def _show_run(store: Store, run: Run, *, as_json: bool) -> None:
         }
     )
     say()
+    if run.reason == EXTERNAL and results:
+        for line in _audit_lines(store, run, results[0]):
+            say(line)
+        return
     say(case_table(run, results))
     if lines := answers(run, results, at_length=True):
         say()
@@ -114,6 +118,14 @@ def _show_run(store: Store, run: Run, *, as_json: bool) -> None:
         say(f"\n{len(excluded)} rows are excluded: {plain(excluded[0].excluded_reason or '')}")
     if results:
         say(f"\nOne row in full: bench show {plain(results[0].id)}{database_words()}")
+
+
+def _audit_lines(store: Store, run: Run, result: Result) -> list[str]:
+    """What an audit found, told anew: findings are not stored."""
+    from bench.audit.stored import audit_in
+    from bench.cli.audit import told
+
+    return told(audit_in(result), store, (run, result))[0]
 
 
 def _revision(item: Any) -> str:
@@ -137,6 +149,7 @@ def _section(title: str, lines: Iterable[str]) -> None:
 
 
 def _show_result(store: Store, result: Result, *, whole_log: bool, as_json: bool) -> None:
+    from bench.audit.whole import CONDITION
     from bench.records import dump
     from bench.report.numbers.memory import EXPLAINED
     from bench.report.numbers.units import fact, flatten, scientific
@@ -188,7 +201,9 @@ def _show_result(store: Store, result: Result, *, whole_log: bool, as_json: bool
     _section("Environment, hard", (f"{name} = {fact(name, value)}" for name, value in sorted(result.environment.hard.items())))
     _section("Environment, soft", (f"{name} = {fact(name, value)}" for name, value in sorted(result.environment.soft.items())))
     _section("The peak explained", _explained_lines(result))
-    conditions = {name: value for name, value in result.conditions.items() if name != EXPLAINED}
+    if CONDITION in result.conditions:
+        _section("Audit", _audit_lines(store, store.find_run(result.run_id), result))
+    conditions = {name: value for name, value in result.conditions.items() if name not in (EXPLAINED, CONDITION)}
     _section("Conditions", (f"{name} = {fact(name, value)}" for name, value in flatten(conditions)))
     lines = result.log.rstrip("\n").split("\n") if result.log.strip() else []
     kept = lines if whole_log else lines[-LOG_LINES_SHOWN:]

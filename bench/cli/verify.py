@@ -19,8 +19,8 @@ AGREES, DIFFERS, NOTHING_STATED = 0, 1, 3
 SHOWN = 20
 WIDEST = 160
 NOT_LOOKED_AT = (
-    "the lines of charts, and what the data do not repeat: samples, logs, conditions, checks but the nearest, what proved a row, "
-    "the course of memory over a step"
+    "the lines of charts, and what the data do not repeat: samples and how they are spread, order and duration of trials, logs, "
+    "conditions, checks but the nearest, what proved a row, the course of memory over a step"
 )
 
 
@@ -35,7 +35,8 @@ def verify(page: Path, everything: bool, as_json: bool) -> int:
     and shares, errors, statuses, sentences, doubts, and every view (ladders, frontiers, pairs, memory by cause with its prediction …).
     An edit is named with its row, and what was taken out is missed. Whether the medians are those that were measured, only the
     database can tell: `bench db import FILE` brings them in, beside others. Not looked at: the lines of charts, and what the data do
-    not repeat (samples, logs, conditions, checks but the nearest, what proved a row, the course of memory over a step).
+    not repeat (samples and how they are spread, order and duration of trials, logs, conditions, checks but the nearest, what proved a
+    row, the course of memory over a step).
 
     Exit code 0: all agree; 1: something differs; 2: no report of bench, or one that is damaged; 3: it states nothing.
     """

@@ -63,10 +63,14 @@ def _decided(comparison: Comparison, fail_on: FailOn) -> tuple[int, str]:
         return SOMETHING_WORSE, f"{_rows(blamed)} worse"
     if shift is not None and blamed is not worse:
         return COULD_NOT_JUDGE, shift.text
+    if comparison.lost is not None:
+        return COULD_NOT_JUDGE, comparison.lost
     judged = [verdict for verdict in verdicts if _says_something(verdict)]
     learning = sum(verdict.screening == Sight.LEARNING for verdict in verdicts)
     if not judged and learning:
         return FINE, f"{learning} series are still learning, and nothing else can be judged yet"
+    if not judged and comparison.first_on is not None:
+        return FINE, f"all {len(verdicts)} rows begin to learn on another CPU model"
     if not judged and _first_turns(comparison):
         return FINE, f"all {len(verdicts)} rows are here for the first time, and what nights before measured waits for its turn"
     if not judged:

@@ -5,7 +5,8 @@ that comes out better or worse is a false alarm; times are counted apart from wh
 of some rows are multiplied by a known factor on one side, and it is counted how many of those are found: the power at the spread that was
 measured, not at an assumed one.
 
-*Between.* Runs of one revision, measured apart, are compared each with the next: what the machine does between runs is in these alarms.
+*Between.* Runs of one revision, measured apart, are compared each with the next of the same cases: what the machine does between runs is
+in these alarms.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bench.judge.evidence import Evidence, TrialRow
 from bench.judge.intervals import pooled_sd
 from bench.judge.thresholds import CYCLES, FEWEST, TIME
 from bench.judge.verdict import JUDGING_VERSION, Kind, Verdict, Word
-from bench.records import Status
+from bench.records import Status, fingerprint
 from bench.stats import median, quantile
 
 FACTORS = (1.02, 1.03, 1.05, 1.10)
@@ -108,13 +109,26 @@ def within(evidence: Evidence, *, rounds: int, seed: int) -> Calibration:
 
 
 def between(runs: Sequence[Evidence]) -> Calibration:
-    """Compares each run with the next. All must be of one revision. Raises SelectionError for fewer than two."""
-    if len(runs) < 2:
-        raise SelectionError("two runs of one revision at least are needed to compare runs with each other")
-    verdicts = [verdict for first, second in itertools.pairwise(runs) for verdict in compare(first, second).verdicts]
+    """Compares each run with the next that was asked for the same cases. All must be of one revision.
+
+    Raises SelectionError where no two were.
+    """
+    pairs = [pair for alike in _alike(runs) for pair in itertools.pairwise(alike)]
+    if not pairs:
+        raise SelectionError("two runs of the same cases and revision at least are needed to compare runs with each other")
+    verdicts = [verdict for first, second in pairs for verdict in compare(first, second).verdicts]
     fewest = min(len(rows) for evidence in runs for rows in _series(evidence))
     spread = _spread([rows for evidence in runs for rows in _series(evidence)])
-    return _calibration("between", len(runs) - 1, fewest, verdicts, (), spread, 0)
+    return _calibration("between", len(pairs), fewest, verdicts, (), spread, 0)
+
+
+def _alike(runs: Sequence[Evidence]) -> list[list[Evidence]]:
+    """The runs by what they were asked for: profile, filters, settings and shard."""
+    groups: dict[str, list[Evidence]] = {}
+    for evidence in runs:
+        asked = {name: evidence.runs[0].options.get(name) for name in ("profile", "sets", "filters", "shard")}
+        groups.setdefault(fingerprint(asked), []).append(evidence)
+    return list(groups.values())
 
 
 def _calibration(

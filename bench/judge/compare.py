@@ -48,6 +48,10 @@ class Comparison:
     """What a reader must know before any row, a sentence each."""
     waiting: tuple[Waiting, ...] = ()
     """Of a night with a budget: rows that were not measured, the longest waiting first."""
+    lost: str | None = None
+    """Of a night without the GPU of earlier ones: what that means. It is not judged then, whatever its rows say."""
+    first_on: str | None = None
+    """Of a night on a CPU that no earlier one was measured on: which it is. All its rows begin to learn."""
 
     def count(self) -> Counter[str]:
         """Rows by the reader's words."""

@@ -1,4 +1,4 @@
-"""Notices nights that should have been and were not: a job that never started tells nobody."""
+"""Notices what no row of a night can tell: nights that should have been and were not, and a GPU that the nights have lost."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from bench.judge.sides import NIGHTLY
 from bench.records import Run, RunState
 
+AUTO, CUDA, CPU = "auto", "cuda", "cpu"
+"""What a job may ask for as its device, and what that comes to."""
 UNFINISHED, ABSENT = "did not come to its end", "did not run since"
 LATE = 1.5
 """Intervals between two nights from which on at least one is missing."""
@@ -41,6 +43,27 @@ def missed_nights(runs: Sequence[Run], tonight: Run, *, every_s: float) -> list[
             days = ", ".join(moment[:10] for moment in missing[:SHOWN]) + (", …" if len(missing) > SHOWN else "")
             said.append(f"{len(missing)} night{'s' if len(missing) > 1 else ''} {ABSENT} {before[:16]}: {days}")
     return said
+
+
+def lost_gpu(runs: Sequence[Run], tonight: Run) -> str | None:
+    """What to say of a night that took the CPU because its GPU is gone; None where there is nothing to say.
+
+    It is said night after night, whatever else they judge, until the job asks for the CPU (`--device cpu`): that is how somebody says that
+    he knows. `runs`: of any suite and reason; those of tonight's suite with the reason of a night count.
+    """
+    if tonight.reason != NIGHTLY or tonight.device != CPU or tonight.options.get("device", AUTO) != AUTO:
+        return None
+    before = [
+        run.started_at
+        for run in runs
+        if run.suite == tonight.suite and run.reason == NIGHTLY and run.device == CUDA and run.started_at < tonight.started_at
+    ]
+    if not before:
+        return None
+    return (
+        f"the GPU is gone: {len(before)} night{'s' if len(before) > 1 else ''} until {max(before)[:16]} ran on one, "
+        "and this night found none and took the CPU. Give it back, or say that it is meant: --device cpu (DEVICE=cpu)"
+    )
 
 
 def is_missed(sentence: str) -> bool:

@@ -9,6 +9,8 @@ ten. Where the environment has changed since those nights, it stays ambiguous: t
 *Memory, sizes, errors* are held against the night whose median is the median of all, so that neither an outlier nor yesterday's growth is
 the measure. *Statuses* are held against the last night on which the case ran.
 
+A level that a series has been at and come back from is a known mode (`bench.judge.modes`), and no suspect by itself.
+
 A series with fewer than ten nights is learning. One without a suspect is not called the same: a screen shows no equality. A night with a
 budget measures some rows and leaves others for their turn: those are told as waiting, with the night that judged them last.
 """
@@ -30,7 +32,7 @@ from bench.judge.thresholds import CROWDED, OTHER_GPU, RULES, SPEED, Manner, abs
 from bench.judge.totals import mass_shift, totals
 from bench.judge.values import Sides, read
 from bench.judge.verdict import Kind, Ratio, Series, SideReading, Threshold, Verdict, Waiting, Word
-from bench.records import Case, Run, RunState, Status
+from bench.records import Case, Environment, Run, RunState, Status
 from bench.stats import median
 
 NIGHTS = 21
@@ -72,8 +74,7 @@ def regress(before: Evidence, tonight: Evidence) -> Comparison:
         into += [replace(verdict, last_judged=night_before) for verdict in _judged(line, everything)]
     rotates = all(is_rotating(run) for run in tonight.runs)
     verdicts += () if rotates else _missing(before, tonight)
-    newest = before.runs[-1].id if before.runs else ""
-    last = [row for row in before.trials if row.run_id == newest]
+    last = _last_night(before, tonight)
     yesterday = replace(
         before, environments={row.environment_id: environments[row.environment_id] for row in last}, trials=tuple(last)
     )
@@ -84,10 +85,36 @@ def regress(before: Evidence, tonight: Evidence) -> Comparison:
     cut_off = [run for run in tonight.runs if run.state is not RunState.FINISHED and not is_rotating(run)]
     banners += [f"tonight's run {run.id[:13]} ended as {run.state}" for run in cut_off]
     banners += [shift.text] if shift else []
+    first_on = _first_on(before, tonight)
+    banners += [first_on] if first_on else []
     return Comparison(
         before, tonight, environment, in_order(verdicts), tuple(canaries), totals(verdicts), shift, tuple(banners),
-        _waiting(before, tonight) if rotates else (),
+        _waiting(before, tonight) if rotates else (), first_on=first_on,
     )  # fmt: skip
+
+
+def _last_night(before: Evidence, tonight: Evidence) -> list[TrialRow]:
+    """The rows of the newest earlier night on some hardware of tonight, else of the newest: runners may have several CPU models."""
+    mine = {row.hard_hash for row in tonight.trials}
+    on = {row.run_id for row in before.trials if row.hard_hash in mine}
+    newest = next((run.id for run in reversed(before.runs) if run.id in on), before.runs[-1].id if before.runs else "")
+    return [row for row in before.trials if row.run_id == newest]
+
+
+def _first_on(before: Evidence, tonight: Evidence) -> str | None:
+    """What to say where all of tonight ran on the CPU, on models that no earlier night had."""
+    models = [
+        {environment.hard.get("cpu_model") for environment in environments_of(evidence, evidence.trials) if _is_cpu(environment)}
+        for evidence in (before, tonight)
+    ]
+    if not models[0] or not models[1] or models[0] & models[1] or not all(map(_is_cpu, environments_of(tonight, tonight.trials))):
+        return None
+    here, there = (", ".join(sorted(map(str, side))) for side in reversed(models))
+    return f"first night on this CPU model ({here}): it learns for itself, since times of another one ({there}) say nothing of it"
+
+
+def _is_cpu(environment: Environment) -> bool:
+    return environment.hard.get("device") == "cpu"
 
 
 def is_rotating(run: Run) -> bool:
@@ -259,10 +286,10 @@ def _moved_floor(case: Case, nights: Sequence[Night]) -> float:
 def two_sided(values: Sequence[float], floor: float) -> Screening:
     """The screen of the last value for the worse, and where that is clear, for the better."""
     worse = screen(values, floor=floor)
-    if worse.sight is not Sight.CLEAR:
+    if worse.sight is not Sight.CLEAR or worse.stays:
         return worse
     better = screen([1 / value for value in values], floor=floor)
-    if better.sight is not Sight.SUSPECT or better.ratio is None or better.limit is None:
+    if (better.sight is not Sight.SUSPECT and not better.stays) or better.ratio is None:
         return worse
     return replace(better, ratio=1 / better.ratio)
 
@@ -276,6 +303,9 @@ def _confirmed(values: Sequence[float], floor: float, tonight: Screening) -> tup
     both = [sight.ratio > 1 for sight in (last_night, again) if sight.sight is Sight.SUSPECT and sight.ratio is not None]
     if both in ([True, True], [False, False]):
         return Word.WORSE if both[0] else Word.BETTER, "beyond the limit of the nights before on two nights in a row"
+    if tonight.stays:
+        told = f"it was at this level {tonight.stays} times in the last {tonight.before} nights, and came back"
+        return Word.AMBIGUOUS, f"screen_clear: in a known mode: {told}; longer there than chance, and it is a suspect"
     if tonight.sight is Sight.CLEAR:
         return Word.AMBIGUOUS, "screen_clear: no suspect, which does not show equality"
-    return Word.AMBIGUOUS, "suspect: beyond the limit tonight for the first time; a second night confirms it, or not"
+    return Word.AMBIGUOUS, "suspect: beyond the limit tonight; a second night confirms it, or not"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from bench.errors import SelectionError
 from bench.judge.acceptances import resolve_baseline
 from bench.judge.evidence import Evidence
-from bench.records import FIXED_AXES, Case, Run, RunState, fingerprint
+from bench.records import EXTERNAL, FIXED_AXES, Case, Run, RunState, fingerprint
 
 if TYPE_CHECKING:
     from bench.store import Store
@@ -26,8 +26,8 @@ NIGHTLY = "nightly"
 """The reason of a run that is a night."""
 CONFIRM, BISECT = "confirm", "bisect"
 """The reasons of runs with an arm for each of several versions."""
-ASIDE = ("rerun", CONFIRM, BISECT)
-"""Reasons of runs that look at some rows again."""
+ASIDE = ("rerun", CONFIRM, BISECT, EXTERNAL)
+"""Reasons of runs that look at some rows again, or at what is in no suite."""
 HISTORY_RUNS = 8
 """How many earlier runs of a suite are asked about the spread of its series."""
 
@@ -63,8 +63,50 @@ def nights_before(store: Store, tonight: Sequence[Run], *, most: int) -> list[Ru
     return found[:most][::-1]
 
 
+def nights_like(store: Store, nights: Sequence[Run], tonight: Sequence[Run], *, most: int) -> list[Run]:
+    """Of `nights`, oldest first, the newest `most`, and the newest `most` with a row on hardware of tonight.
+
+    Where each night runs on whatever CPU a runner happens to have, the last nights alone would leave a model too few of its own to learn.
+    """
+    recent = list(nights[-most:])
+    mine = {hard_hash for _, hard_hash in _hardware(store, tonight)}
+    if {hard_hash for _, hard_hash in _hardware(store, recent)} <= mine:
+        return recent
+    alike = {run_id for run_id, hard_hash in _hardware(store, nights) if hard_hash in mine}
+    wanted = {run.id for run in (*recent, *[run for run in nights if run.id in alike][-most:])}
+    return [run for run in nights if run.id in wanted]
+
+
+def _hardware(store: Store, runs: Sequence[Run]) -> set[tuple[str, str]]:
+    """Pairs of a run and the hash of hard facts of some row of it."""
+    from sqlalchemy import select
+
+    from bench.store import queries
+    from bench.store.models import EnvironmentRow, ResultRow
+
+    statement = select(ResultRow.run_id, EnvironmentRow.hard_hash).distinct()
+    statement = statement.join(EnvironmentRow, EnvironmentRow.id == ResultRow.environment_id)
+    with store.reading() as connection:
+        return {
+            (row.run_id, row.hard_hash)
+            for chunk in queries.chunks(run.id for run in runs)
+            for row in connection.execute(statement.where(ResultRow.run_id.in_(chunk)))
+        }
+
+
 def _candidates(store: Store, text: str, now: str) -> list[tuple[Run, ...]]:
-    """The sides that `text` may mean, the likeliest first; never empty."""
+    """The sides that `text` may mean, the likeliest first; never empty, and never audits."""
+    found = _named(store, text, now)
+    measured = [side for side in found if all(run.reason != EXTERNAL for run in side)]
+    if not measured:
+        raise SelectionError(
+            f"run {found[0][0].id} is an audit of somebody's own script, which is not compared with what suites measured: "
+            "bench audit --compare A B holds two audits against each other"
+        )
+    return measured
+
+
+def _named(store: Store, text: str, now: str) -> list[tuple[Run, ...]]:
     baseline = resolve_baseline(store.baselines(), text, now=now)
     if baseline is not None and baseline.run_id is not None:
         return [(store.find_run(baseline.run_id),)]

@@ -156,12 +156,13 @@ class ConditionsSampler:
 
     def _loop(self) -> None:
         slow_at = time.monotonic() + SLOW_INTERVAL_S
-        parts = 1 if self._gpu is None else ENERGY_READINGS
+        parts = ENERGY_READINGS if self._gpus else 1
         for count in itertools.count(1):
             if self._stop.wait(self._interval_s / parts):
                 return
-            if self._gpu is not None and count % parts:
-                self._gpu.read_energy()
+            if count % parts:
+                for _, gpu, _ in self._gpus:
+                    gpu.read_energy()
                 continue
             slow = time.monotonic() >= slow_at
             if slow:

@@ -61,6 +61,18 @@ def settings(tool: str, model: ModelSpec, train: TrainSpec) -> str:
     return emitters[tool](model, train)
 
 
+def differences(tool: str, model: ModelSpec, train: TrainSpec) -> tuple[str, ...]:
+    """What the tool does otherwise than the prediction has it, though no setting says so."""
+    if tool != "hf" or not train.optimizer.endswith("8bit_bnb") or train.adaptation != "full":
+        return ()
+    moments = 1 if train.optimizer.startswith("lion") else 2
+    more = moments * 3 * model.vocab_size * model.hidden_size
+    return (
+        "the Trainer has bitsandbytes keep the states of embeddings in fp32 (GlobalOptimManager, weight of nn.Embedding): "
+        f"{more / 2**30:.2f} GiB more than predicted",
+    )
+
+
 def _yaml(data: Mapping[str, Any]) -> str:
     import yaml
 

@@ -33,6 +33,9 @@ PROTOCOL = {
 PLACES = ("seq_len", "batch", "accumulation")
 """What a suite sweeps."""
 FP32_SLOWER = 10
+PARTS = ("development", "drawn")
+PREFIX = "memory_"
+"""Suites are called by it, their part and their model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,12 @@ class Configuration:
 def configurations() -> tuple[Configuration, ...]:
     """All of them, as grid.yaml has them."""
     table = _table()
-    return tuple(_read(part, entry) for part in ("development", "drawn") for entry in table[part])
+    return tuple(_read(part, entry) for part in PARTS for entry in table[part])
+
+
+def part_of(suite: str) -> str | None:
+    """The part of the grid that a suite of this name measures."""
+    return next((part for part in PARTS if suite.startswith(f"{PREFIX}{part}_")), None)
 
 
 def redrawn() -> list[dict[str, Any]]:
@@ -105,7 +113,7 @@ def suites(grid: Sequence[Configuration]) -> Iterator[tuple[str, str]]:
     for entry in grid:
         groups.setdefault((entry.part, entry.model.name), []).append(entry)
     for (part, model), entries in groups.items():
-        name = f"memory_{part}_{model}".replace(".", "_").replace("-", "_")
+        name = f"{PREFIX}{part}_{model}".replace(".", "_").replace("-", "_")
         wanted: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
         for entry in entries:
             way = tuple(getattr(entry.train, slot) for slot in SLOTS)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bench.errors import DeviceError, SelectionError
 from bench.machine import Device, environment, find_device, harness_version, revision
-from bench.records import Result, Run, Trial, TrialKey
+from bench.records import EXTERNAL, Result, Run, Trial, TrialKey
 from bench.run.canaries import canary_arm
 from bench.run.execute import Progress, RunSummary, execute, silent
 from bench.run.options import RunOptions
@@ -129,6 +129,8 @@ def demand_measured_here(run: Run) -> None:
     """Raises SelectionError for a run that was imported: another tool measured it, and no suite of ours gives its cases."""
     if run.reason == "import":
         raise SelectionError(f"run {run.id} was imported from {run.suite_file}: only what bench measured can be measured again")
+    if run.reason == EXTERNAL:
+        raise SelectionError(f"run {run.id} is an audit of somebody's own script: type its command again ({run.command})")
     if "arms" in run.options:
         raise SelectionError(
             f"run {run.id} measured several versions in turn ({run.reason}): bench regress or bench bisect does it anew"

@@ -2,15 +2,18 @@
 
 The lock is the stored revision of a run. A package of it is installed alone (`pip --no-deps`) into a folder of its own, a path is checked
 out from its repository at the commit; a worker that has these folders first on its path is the old version in today's environment. The
-folders are kept and used again: `BENCH_VERSIONS_DIR`, else `stepbench/versions` in the user's cache folder.
+folders are kept and used again: `BENCH_VERSIONS_DIR`, else `stepbench/versions` in the user's cache folder. Whenever one is added, the
+folder is swept: what was longest unused goes until the rest takes 20 GiB, but nothing that was used within a day.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +26,10 @@ from bench.machine.revision import UnderTest, git_variables, installed_from
 from bench.records import RevisionItem, fingerprint
 
 VERSIONS_DIR_VARIABLE = "BENCH_VERSIONS_DIR"
+MOST_BYTES = 20 * 2**30
+"""What rebuilt versions may take together."""
+SPARED_S = 86_400.0
+"""How long one that was used is safe, whatever they take: another process may be measuring with it, and a search comes back to it."""
 INSTALL_TIMEOUT_S = 1800.0
 CHECKOUT_TIMEOUT_S = 600.0
 _MEASURING = ("worker", "records.py", "stats.py")
@@ -214,6 +221,7 @@ def _moved_plugin(plugin: str, moved: Sequence[tuple[Path, Path]]) -> str:
 def _kept(folder: Path, make: Callable[[Path], None]) -> None:
     """Makes `folder` in one step unless it is there: another process may be at it, and a broken-off one must leave nothing."""
     if folder.is_dir():
+        os.utime(folder)  # the time of its last use
         return
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -231,6 +239,41 @@ def _kept(folder: Path, make: Callable[[Path], None]) -> None:
                 raise
     finally:
         shutil.rmtree(place, ignore_errors=True)
+    os.utime(folder)
+    sweep(folder.parent, MOST_BYTES)
+
+
+def sweep(folder: Path, most_bytes: int) -> None:
+    """Removes versions, the longest unused first, until the others take at most so much. What was used within a day stays.
+
+    What a broken-off installation left is a folder beside them, and goes the same way.
+    """
+    spared = time.time() - SPARED_S
+    found = sorted((entry.stat().st_mtime, entry) for entry in folder.iterdir() if entry.is_dir() and not entry.is_symlink())
+    sizes = {entry: _bytes(entry) for _, entry in found}
+    for used, entry in found:
+        if used >= spared or sum(sizes.values()) <= most_bytes:
+            break
+        # Under another name first: whoever looks for it meanwhile finds the whole of it or nothing.
+        going = entry.with_name(f"{entry.name}-{os.getpid()}-going")
+        try:
+            entry.rename(going)
+        except FileNotFoundError:  # another process swept it
+            pass
+        except PermissionError:  # another user's, who sweeps it himself
+            continue
+        shutil.rmtree(going, ignore_errors=True)
+        del sizes[entry]
+
+
+def _bytes(folder: Path) -> int:
+    """What the files in a folder take; of one that is swept meanwhile, what is left of it."""
+    total = 0
+    for here, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total += (Path(here) / name).lstat().st_size
+    return total
 
 
 def _run(command: Sequence[str], words: str, variables: dict[str, str], timeout_s: float = 60.0) -> str:

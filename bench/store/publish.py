@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.errors import SelectionError, StoreError
-from bench.records import Result, Run
+from bench.records import EXTERNAL, Result, Run
 from bench.store.anonymous import anonymous_result, anonymous_run
 from bench.store.exchange import replacing
 from bench.store.queries import IMPORTED
@@ -50,12 +50,14 @@ def device_folder(model: str) -> str:
 def publish(store: Store, runs: Sequence[Run], folder: Path) -> Published:
     """Writes the files of `runs`; those of one suite on one device share theirs, and replace what was there.
 
-    Raises SelectionError for a run that was imported from another tool, that has no rows, or rows of several device models; StoreError
-    above the limit and where `folder` cannot be written.
+    Raises SelectionError for a run that was imported from another tool, for an audit, and for a run without rows or with rows of several
+    device models; StoreError above the limit and where `folder` cannot be written.
     """
     for run in runs:
         if run.reason == IMPORTED:
             raise SelectionError(f"run {run.id} was imported from {run.suite_file}: only what was measured here is published")
+        if run.reason == EXTERNAL:
+            raise SelectionError(f"run {run.id} is an audit of somebody's own script: only what suites measured is published")
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         groups.setdefault((device_folder(_model(store, run)), file_word(run.suite)), []).append(run)

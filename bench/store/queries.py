@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Connection, Row, Select, false, func, literal, select
 
 from bench.errors import SelectionError
-from bench.records import Case, Environment, Measurement, Result, Run, Status, TrialKey
+from bench.records import EXTERNAL, Case, Environment, Measurement, Result, Run, Status, TrialKey
 from bench.store import rows
 from bench.store.models import (
     Base,
@@ -174,10 +174,12 @@ def load_pins(connection: Connection) -> list[Pin]:
 def find_run(connection: Connection, text: str) -> Run:
     """By full id, `latest` (of those measured by bench), label, or unique prefix of an id, tried in this order. Raises SelectionError."""
     if text == "latest":
-        measured = select(RunRow.id).where(RunRow.reason.not_in((IMPORTED, *IN_TURN)))
+        measured = select(RunRow.id).where(RunRow.reason.not_in((IMPORTED, EXTERNAL, *IN_TURN)))
         latest = connection.execute(measured.order_by(RunRow.started_at.desc(), RunRow.id.desc()).limit(1)).scalar()
         if latest is None and connection.execute(select(RunRow.id).limit(1)).first() is not None:
-            raise SelectionError("the database holds only what was imported from other tools: name one of its runs (`bench show`)")
+            raise SelectionError(
+                "the database holds only audits, or only what was imported from other tools: name one of its runs (`bench show`)"
+            )
         if latest is None:
             raise SelectionError("the database holds no run yet. `bench run` makes one")
         return load_runs(connection, RunRow.id == latest)[0]

@@ -273,7 +273,8 @@ def _read_mark(node: Any, labels: list[Label], phases: list[Phase]) -> None:
 
 
 def _of_torch(name: str) -> bool:
-    return "/torch/" in name or name.startswith(("torch/", "<built-in", "nn.Module:")) or "worker/attribution_trace.py" in name
+    ours = "worker/attribution_trace.py" in name or "worker/audit/" in name
+    return ours or "/torch/" in name or name.startswith(("torch/", "<built-in", "nn.Module:"))
 
 
 def _short(name: str) -> str:

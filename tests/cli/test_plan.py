@@ -13,6 +13,7 @@ import pytest
 
 from bench.metrics import PEAK_CAUSES
 from bench.plan import model_named, predict
+from bench.plan.error_table import BEGIN, END
 from bench.plan.spec import DEFAULTS
 from bench.records import Pass
 from bench.store import Store
@@ -25,7 +26,7 @@ def test_a_plan_shows_the_peak_by_cause_and_phase_and_what_fits(bench: Bench) ->
     assert said.code == 0
     assert "saved activations" in said.out
     assert "forward" in said.out
-    assert "peak 1732.5" in said.out
+    assert "peak 1764.5" in said.out
     rows = [line.split() for line in said.out.splitlines() if line.startswith(("0 ", "1 "))]
     assert rows[0][1] == "no"
     assert rows[1][1] == "yes"
@@ -102,7 +103,7 @@ def stored(path: Path, factor: float) -> None:
     prediction = predict(params, DEFAULTS)
     sizes = {"peak_total_bytes": prediction.peak_bytes * factor}
     sizes |= {f"peak_{cause}_bytes": float(size) for cause, size in prediction.peak.by_category().items()}
-    run = factories.run()
+    run = factories.run(suite="memory_development_llama_3_2_1b")
     with Store.open(path) as store:
         store.add_run(run)
         for index in range(2):
@@ -120,9 +121,29 @@ def test_validation_shows_the_error_of_each_measured_case_and_fails_where_one_is
     said = bench("plan", "--validate", "--db", path)
     assert said.code == code
     assert verdict in said.out
-    assert "1 of 1 cases predicted" in said.out
-    (line,) = json.loads(bench("plan", "--validate", "--json", "--db", path).out)
+    assert "development: 1 of 1 cases predicted" in said.out
+    data = json.loads(bench("plan", "--validate", "--json", "--db", path).out)
+    (line,) = data["cases"]
     assert line["error"] == pytest.approx(1 / factor - 1)
+    assert line["part"] == "development"
+    assert data["parts"][0]["largest"] == pytest.approx(abs(1 / factor - 1))
+
+
+def test_the_error_table_is_written_as_data_and_between_the_marks_of_a_page(bench: Bench, tmp_path: Path) -> None:
+    path, page, data = tmp_path / "measured.db", tmp_path / "page.md", tmp_path / "table.json"
+    stored(path, 1.02)
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    said = bench("plan", "--validate", "--markdown", "--db", path, "--write", page, "--write", data)
+    assert said.code == 0
+    assert "| llama-3.2-1b, seq_len 2048 | plain | development |" in said.out
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert "The 1 largest errors of 1" in text
+    assert json.loads(data.read_text())["cases"][0]["error"] == pytest.approx(1 / 1.02 - 1)
+    assert bench("plan", "--markdown").code == 2
+    assert "1 of 1 cases" in bench("plan", "--validate", "--of-grid", "--db", path).out
 
 
 def test_validation_without_measured_steps_says_so_with_exit_code_3(bench: Bench, tmp_path: Path) -> None:
@@ -138,7 +159,8 @@ def test_the_grids_suites_are_written_where_asked(bench: Bench, tmp_path: Path) 
     said = bench("plan", "--grid", tmp_path / "suites")
     assert said.code == 0
     assert "60 configurations" in said.out
-    assert len(list((tmp_path / "suites").glob("*.yaml"))) > 10
+    names = {path.name for path in (tmp_path / "suites").glob("*.yaml")}
+    assert {"memory_development_llama_3_2_1b.yaml", "memory_drawn_llama_3_8b.yaml"} <= names
 
 
 def test_settings_of_a_row_are_printed_alone(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from collections.abc import Callable
@@ -72,6 +73,20 @@ def test_power_falls_with_the_spread() -> None:
 def test_runs_of_one_revision_are_compared_each_with_the_next() -> None:
     found = between([one_run(gaussian(0.005), 5, seed) for seed in range(4)])
     assert (found.rounds, found.rows, found.per_thousand) == (3, 3 * 40, 0.0)
+
+
+def test_runs_that_were_asked_for_other_cases_are_not_compared_with_each_other() -> None:
+    """As where two GPUs share the series of equal nights: each is held against itself."""
+
+    def shard(number: int, seed: int) -> Evidence:
+        made = one_run(gaussian(0.005), 5, seed)
+        (run,) = made.runs
+        return dataclasses.replace(made, runs=(dataclasses.replace(run, options={"shard": [number, 2]}),))
+
+    found = between([shard(1, 1), shard(2, 2), shard(1, 3), shard(2, 4)])
+    assert (found.rounds, found.rows, dict(found.words).get("new")) == (2, 2 * 40, None)
+    with pytest.raises(SelectionError, match="same cases"):
+        between([shard(1, 1), shard(2, 2)])
 
 
 def test_a_machine_that_moves_between_runs_is_seen_in_the_alarms() -> None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.judge.answer import answer
+from bench.cli.regress import screened
+from bench.judge.answer import FailOn, answer
 from bench.judge.compare import Comparison
-from bench.judge.nights import is_missed, missed_nights
+from bench.judge.nights import is_missed, lost_gpu, missed_nights
 from bench.judge.regress import regress
 from bench.judge.sides import NIGHTLY, is_night
 from bench.judge.verdict import Word
-from bench.records import RevisionItem, Run, RunState
+from bench.records import Environment, RevisionItem, Run, RunState
+from bench.store import Store
 from tests import factories
 from tests.judge.sides import evidence, noisy, trials
 
@@ -101,15 +104,117 @@ def test_a_night_with_a_budget_says_of_every_other_row_when_it_was_last_judged()
     assert answer(found).exit_code == 0
 
 
-def test_a_night_of_first_turns_alone_is_no_failure_unless_it_ran_on_other_hardware() -> None:
+OTHER_CPU, ONE_GPU, OTHER_GPU = (
+    dataclasses.replace(factories.environment(), hard=hard)
+    for hard in (
+        {"device": "cpu", "cpu_model": "Another CPU", "threads": 1},
+        {"device": "cuda", "gpu_model": "One GPU"},
+        {"device": "cuda", "gpu_model": "Another GPU"},
+    )
+)
+HERE = factories.environment()
+
+
+@pytest.mark.parametrize("state", [RunState.BUDGET, RunState.FINISHED])
+@pytest.mark.parametrize(
+    ("before", "now", "code"),
+    [(HERE, HERE, 0), (HERE, OTHER_CPU, 0), (ONE_GPU, OTHER_GPU, 3), (ONE_GPU, HERE, 3)],
+    ids=["the same", "another CPU model", "another GPU", "no GPU any more"],
+)
+def test_a_night_that_begins_to_learn_is_no_failure_unless_its_gpu_is_another_or_gone(
+    state: RunState, before: Environment, now: Environment, code: int
+) -> None:
     rng = random.Random(3)
-    runs = [night(number, state=RunState.BUDGET) for number in range(2)]
-    other = factories.environment()
-    other = dataclasses.replace(other, hard={**other.hard, "cpu_model": "Another CPU"})
-    first = trials(CASES[0], noisy(rng, 1e-2, 0.003, 5), run_id=runs[0].id)
-    for environment, code in ((None, 0), (other, 3)):
-        second = trials(CASES[1], noisy(rng, 1e-2, 0.003, 5), run_id=runs[1].id, environment=environment)
-        assert answer(judged(runs, [*first, *second], [other])).exit_code == code
+    runs = [night(number, state=state) for number in range(2)]
+    known = [before, now]
+    first = trials(CASES[0], noisy(rng, 1e-2, 0.003, 5), run_id=runs[0].id, environment=before)
+    # Of a night with a budget it is another case's turn; a whole night has the same one.
+    turn = CASES[1 if state is RunState.BUDGET else 0]
+    second = trials(turn, noisy(rng, 1e-2, 0.003, 5), run_id=runs[1].id, environment=now)
+    found = judged(runs, [*first, *second], known)
+    assert answer(found).exit_code == code
+    assert [("Another CPU" in banner, "first night on this CPU model" in banner) for banner in found.banners[-1:]] == (
+        [(True, True)] if now is OTHER_CPU else [(False, False)] * len(found.banners[-1:])
+    )
+
+
+def test_where_runners_have_several_cpu_models_each_is_judged_among_its_own_nights(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    models = [
+        dataclasses.replace(HERE, hard={**HERE.hard, "cpu_model": name})
+        for name in ("Slow CPU", "Fast CPU", "Middling CPU", "Rare CPU")
+    ]
+    times_s = (2e-2, 1e-2, 1.5e-2, 1.2e-2)
+    with Store.open(tmp_path / "bench.db") as store:
+
+        def run_on(number: int, model: int, factor: float = 1.0) -> Run:
+            run = night(number, suite="norms")
+            store.add_run(run)
+            store.add_results(
+                factories.result(
+                    run.id, CASES[0], index=index, time_s=time_s * factor, environment=models[model], started_at=run.started_at
+                )
+                for index, time_s in enumerate(noisy(rng, times_s[model], 0.003, 5))
+            )
+            return run
+
+        for number in range(36):
+            run_on(number, number % 3)
+        for number, (model, factor, word) in enumerate([(0, 1.0, "clear"), (1, 1.2, "suspect"), (3, 1.0, None)], start=36):
+            tonight = run_on(number, model, factor)
+            found = screened(store, (tonight,), every_s=DAY_S)
+            assert isinstance(found, Comparison)
+            assert {v.screening for v in found.verdicts if v.series.metric in ("time_s", "status")} == {word}
+            assert (found.first_on is not None, answer(found).exit_code) == (word is None, 0)
+            # Nobody reads of a changed machine where the last night on this model was the same.
+            assert any("environment differs" in banner for banner in found.banners) == (word is None)
+
+
+def test_a_lost_gpu_is_told_every_night_until_somebody_asks_for_the_cpu() -> None:
+    gpu = [night(number, device="cuda") for number in range(3)]
+    later = [night(number, device="cpu", options={"device": "auto"}) for number in range(3, 9)]
+    for tonight in later:
+        assert "3 nights until 2026-01-03T03:00 ran on one" in (lost_gpu([*gpu, *later], tonight) or "")
+    for meant in (
+        night(9, device="cpu", options={"device": "cpu"}),
+        night(9, device="cuda", options={"device": "auto"}),
+        night(9, device="cpu", options={"device": "auto"}, reason="manual"),
+        night(9, device="cpu", options={"device": "auto"}, suite="another"),
+    ):
+        assert lost_gpu([*gpu, *later, meant], meant) is None
+
+
+def test_nights_on_the_cpu_after_nights_on_a_gpu_fail_one_after_the_other(tmp_path: Path) -> None:
+    """However many there are, and though each of them alone would be fine: first turns, learning, then judged."""
+    rng = random.Random(3)
+    on_gpu = factories.case("eager", seq_len=128, device="cuda")
+    with Store.open(tmp_path / "bench.db") as store:
+        for number in range(14):
+            case, kind, hardware = (on_gpu, "cuda", ONE_GPU) if number < 2 else (CASES[0], "cpu", HERE)
+            run = night(number, suite="norms", device=kind, options={"device": "auto"}, state=RunState.BUDGET)
+            store.add_run(run)
+            store.add_results(
+                factories.result(run.id, case, index=index, time_s=time_s, environment=hardware, started_at=run.started_at)
+                for index, time_s in enumerate(noisy(rng, 1e-2, 0.003, 5))
+            )
+            found = screened(store, (run,), every_s=DAY_S)
+            if number < 2:
+                continue
+            assert isinstance(found, Comparison)
+            told = answer(found)
+            assert told.exit_code == 3
+            assert told.why.startswith("the GPU is gone: 2 nights until 2026-01-02T03:00 ran on one")
+
+
+@pytest.mark.parametrize("fail_on", list(FailOn))
+def test_a_night_without_its_gpu_could_not_be_judged_however_well_the_cpu_does(fail_on: FailOn) -> None:
+    rng = random.Random(3)
+    runs = [night(number) for number in range(14)]
+    rows = [row for run in runs for row in trials(CASES[0], noisy(rng, 1e-2, 0.003, 5), run_id=run.id)]
+    found = judged(runs, rows)
+    assert answer(found, fail_on).exit_code == 0
+    told = answer(dataclasses.replace(found, lost="the GPU is gone"), fail_on)
+    assert (told.exit_code, told.why) == (3, "the GPU is gone")
 
 
 def test_a_night_is_a_whole_run_or_one_that_takes_turns_and_nothing_that_looked_again() -> None:

@@ -45,3 +45,12 @@ def test_nothing_below_the_floor_is_suspect_however_steady_the_past_was() -> Non
     assert screen([1.0] * 20 + [1.021], floor=0.05).sight is Sight.CLEAR
     with pytest.raises(ValueError):
         screen([])
+
+
+def test_a_level_that_the_series_came_back_from_twice_is_clear_and_says_so() -> None:
+    usual = [1.0, 1.001, 0.999] * 3
+    found = screen([*usual, 1.05, *usual, 1.05, 1.0, 1.051])
+    assert (found.sight, found.stays) == (Sight.CLEAR, 2)
+    assert "at this level 2 times before, and came back" in found.words
+    again = screen([*usual, 1.05, *usual, 1.05, 1.0, 1.10])
+    assert (again.sight, again.stays, "came back" in again.words) == (Sight.SUSPECT, 0, False)

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from bench.plan import PlanError, TrainSpec, model_named
-from bench.plan.emit import accelerate, deepspeed, hf, settings, torchtune
+from bench.plan.emit import accelerate, deepspeed, differences, hf, settings, torchtune
 
 LLAMA = model_named("llama-3-8b")
 FUSED = {
@@ -165,6 +165,14 @@ def test_fused_layers_and_quantized_weights_are_told_by_the_names_of_transformer
     assert said["from_pretrained"]["quantization_config"]["bnb_4bit_quant_type"] == "nf4"
     assert said["from_pretrained"]["quantization_config"]["bnb_4bit_use_double_quant"] is True
     assert said["LoraConfig"]["r"] == 16
+
+
+def test_what_the_trainer_does_otherwise_is_told_in_words() -> None:
+    small = model_named("llama-3.2-1b")
+    (words,) = differences("hf", small, TrainSpec(seq_len=2048, optimizer="adamw8bit_bnb"))
+    assert "1.47 GiB more than predicted" in words
+    assert differences("hf", small, TrainSpec(seq_len=2048, optimizer="adamw_fused")) == ()
+    assert differences("torchtune", small, TrainSpec(seq_len=2048, optimizer="adamw8bit_bnb")) == ()
 
 
 def test_offload_and_buckets_stand_in_deepspeeds_section_of_zero() -> None:

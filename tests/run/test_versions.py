@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -13,7 +15,17 @@ import pytest
 
 from bench.machine.revision import UnderTest, path_revision, things_under_test
 from bench.records import RevisionItem
-from bench.run.versions import VERSIONS_DIR_VARIABLE, CannotRebuild, at_commit, at_release, current, rebuilt, with_packages
+from bench.run.versions import (
+    SPARED_S,
+    VERSIONS_DIR_VARIABLE,
+    CannotRebuild,
+    at_commit,
+    at_release,
+    current,
+    rebuilt,
+    sweep,
+    with_packages,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -128,3 +140,40 @@ def test_a_commit_before_the_plug_in_cannot_be_measured(repository: Path) -> Non
     now = things_under_test([], plugins=[repository / "later.py"], root=repository)
     with pytest.raises(CannotRebuild, match=r"later\.py did not exist then"):
         rebuilt("good", at_commit(now, "kernels", git(repository, "rev-parse", "HEAD~1")), now, [str(repository / "later.py")])
+
+
+def _version(folder: Path, name: str, *, kib: int, unused_s: float) -> Path:
+    made = folder / name
+    (made / "package").mkdir(parents=True)
+    (made / "package" / "data").write_bytes(b"x" * 1024 * kib)
+    used = time.time() - unused_s
+    os.utime(made, (used, used))
+    return made
+
+
+def test_versions_beyond_the_bound_go_the_longest_unused_first_and_never_one_of_today(versions: Path) -> None:
+    day = SPARED_S
+    oldest, older, old, fresh, large = (
+        _version(versions, name, kib=kib, unused_s=unused_s)
+        for name, kib, unused_s in (
+            ("oldest", 10, 9 * day), ("older", 10, 5 * day), ("old", 10, 2 * day), ("fresh", 10, 60.0), ("large", 90, 60.0)
+        )
+    )  # fmt: skip
+    sweep(versions, 130 * 1024)
+    assert set(versions.iterdir()) == {oldest, older, old, fresh, large}
+    sweep(versions, 115 * 1024)
+    assert set(versions.iterdir()) == {old, fresh, large}
+    sweep(versions, 0)
+    assert set(versions.iterdir()) == {fresh, large}
+
+
+def test_a_version_that_is_used_again_is_not_the_longest_unused(repository: Path, versions: Path) -> None:
+    now = things_under_test([], plugins=[], root=repository)
+    first = git(repository, "rev-parse", "HEAD~1")
+    wanted = at_commit(now, "kernels", first)
+    rebuilt("good", wanted, now, [])
+    (folder,) = versions.iterdir()
+    os.utime(folder, (1.0, 1.0))
+    rebuilt("good", wanted, now, [])
+    sweep(versions, 0)
+    assert list(versions.iterdir()) == [folder]

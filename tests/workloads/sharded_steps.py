@@ -49,6 +49,7 @@ MORE: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
     "zero3 checkpointed": ("fp32", {"sharding": "zero3", "checkpointing": "full"}, {}),
     "fsdp2 checkpointed": ("fp32", {"sharding": "fsdp2", "checkpointing": "full"}, {}),
     "zero2 with adapters": ("bf16_master", {"sharding": "zero2", "adaptation": "lora"}, {}),
+    "zero2 with quantized weights": ("bf16_master", {"sharding": "zero2", "adaptation": "lora", "linear": "int8_bnb"}, {}),
     "none": ("fp32", {}, {}),
     "zero0 fp16": ("fp16_master", {"sharding": "zero0"}, {"lr": 1e-4}),
     "zero2 fp16": ("fp16_master", {"sharding": "zero2"}, {"lr": 1e-4}),

@@ -135,3 +135,9 @@ def test_every_way_of_sharing_says_in_a_line_what_it_is() -> None:
     found = load_catalogue().implementations("sharding")
     assert {*WAYS, "none"} == set(found)
     assert all(way.description for way in found.values())
+
+
+def test_quantized_weights_keep_their_bytes_beside_those_that_an_engine_casts(ranks: list[dict[str, Any]]) -> None:
+    found = ranks[0]["zero2 with quantized weights"]
+    assert "error" not in found, found
+    assert found["unproved"] == {}

@@ -50,7 +50,7 @@ def value_text(value: Spread, metric: str) -> str:
     unit = units.metric_unit(metric)
     middle = units.in_unit(value.median, unit)
     between = units.range_in_unit(value.low, value.high, unit)
-    return middle if between == middle else f"{middle} ({between})"
+    return middle if value.low == value.high or between == middle else f"{middle} ({between})"
 
 
 def telling(facet: Facet) -> tuple[str, ...]:

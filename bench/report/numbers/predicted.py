@@ -9,6 +9,9 @@ from bench.report.numbers import units
 from bench.report.numbers.memory import LARGEST, by_cause
 from bench.report.numbers.summary import TOTAL, CaseSummary
 
+LEAST_OFF = 0.0005
+"""What is nearer than this is told as that."""
+
 
 def predicted_causes(case: CaseSummary) -> dict[str, float]:
     """Bytes by cause at the predicted peak; empty where there is no prediction."""
@@ -39,5 +42,6 @@ def prediction_words(case: CaseSummary) -> str:
     if not predicted or not total:
         return ""
     when = "predicted by today's formulas" if _stored(case) is None else "predicted before it ran"
-    off = f"{predicted / total - 1:+.1%}".replace("%", " %")
+    share = predicted / total - 1
+    off = f"{share:+.1%}".replace("%", " %") if abs(share) >= LEAST_OFF else f"within {LEAST_OFF * 100:g} %"
     return f"{case.label}: {units.size(predicted)} {when}, {units.size(total)} measured, {off}"

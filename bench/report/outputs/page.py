@@ -131,4 +131,5 @@ def render_page(runs: Sequence[Run], results: Sequence[Result], *, now: str, lig
         "island": as_script_text(island(runs, cases, now, depth)),
         "q": Marks.of(cases, scope_ids(views), full=depth.full),
     }
-    return _templates().get_template("page.html.j2").render(context) + "\n"
+    page = _templates().get_template("page.html.j2").render(context) + "\n"
+    return page if "url(#part" in page else page.replace(pattern_definitions(), "", 1)

@@ -18,7 +18,7 @@ from bench.report.numbers.findings import value_text
 from bench.report.numbers.summary import Spread, spread
 from bench.report.recompute import stated
 from bench.report.recompute.retold import Part, Retold, follows, retold
-from bench.report.recompute.stated import KINDS, SAID, TRIAL
+from bench.report.recompute.stated import FACTS, KINDS, SAID, TRIAL
 from bench.report.recompute.statements import Statement
 from bench.report.recompute.told import Scope, closest, squeezed
 from bench.report.views.rows import COLUMNS, column_words
@@ -88,9 +88,10 @@ class Recomputed:
             return self._scope(statement).where
         if not statement.cases:
             return "a row that has no numbers"
-        if statement.kind == TRIAL:
+        if statement.kind in (TRIAL, stated.FACT):
             trial = self._page.trials[_place(statement.cases[0], self._page.trials)]
-            return f"{self._metric(statement)} of trial {trial.index} of {self.name(trial.case)}"
+            what = self._metric(statement) if statement.kind == TRIAL else FACTS[_place(statement.metric, FACTS)]
+            return f"{what} of trial {trial.index} of {self.name(trial.case)}"
         name = self.name(_place(statement.cases[0], self._page.cases))
         if statement.kind == stated.CELLS:
             return f"the line of {name}"
@@ -104,8 +105,10 @@ class Recomputed:
             return [self._hold_said(statement)]
         if statement.kind == stated.CELLS:
             return _in_order(statement.text, self._retold.lines.get(_place(statement.cases[0], self._page.cases), ()))
-        if statement.kind == stated.COLUMN and not statement.cases:
+        if statement.kind in (stated.COLUMN, stated.FACT) and not statement.cases:
             return []
+        if statement.kind == stated.FACT:
+            return [self._hold_fact(statement)]
         expected = self._words(statement)
         agrees = squeezed(statement.text) in map(squeezed, expected)
         if statement.kind == stated.LINE:
@@ -125,6 +128,17 @@ class Recomputed:
         if nearest:
             self._said.add((statement.metric, squeezed(nearest)))
         return Held(what, False, " ".join(nearest.split()) or "nothing of that kind")
+
+    def _hold_fact(self, statement: Statement) -> Held:
+        """What a trial's line says first in a column; of its result also how it ended, which the data do not tell."""
+        trial = self._page.trials[_place(statement.cases[0], self._page.trials)]
+        name = FACTS[_place(statement.metric, FACTS)]
+        timed = TIME in trial.medians
+        told = {"index": str(trial.index), "samples": str(trial.samples) if timed else "–", "result": trial.result}[name]
+        text = squeezed(statement.text)
+        arm = self._page.cases[trial.case].arm
+        wanted = {told, f"{told}{squeezed(arm)}"} if name == "index" else {told}
+        return Held(KINDS[stated.FACT], text.startswith(told) if name == "result" else text in wanted, told)
 
     def _words(self, statement: Statement) -> tuple[str, ...]:
         """What the element may say."""

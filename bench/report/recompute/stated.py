@@ -17,10 +17,10 @@ from markupsafe import Markup
 from bench.report.numbers.layout import Facet
 from bench.report.numbers.summary import TIME, CaseSummary
 from bench.report.recompute.island import case_places, metrics_told, trial_places
-from bench.report.views.rows import COLUMNS
+from bench.report.views.rows import COLUMNS, Row
 
 ATTRIBUTE = "data-q"
-MEDIAN, RANGE, TRIAL, FINDING, WITH_SYMBOL, LINE, CELLS, COLUMN, SAID = "mrtfVLMoT"
+MEDIAN, RANGE, TRIAL, FINDING, WITH_SYMBOL, LINE, CELLS, COLUMN, FACT, SAID = "mrtfVLMouT"
 KINDS: Mapping[str, str] = {
     MEDIAN: "values",
     TRIAL: "values",
@@ -30,13 +30,16 @@ KINDS: Mapping[str, str] = {
     LINE: "exponents and crossings",
     CELLS: "lines of the matrix",
     COLUMN: "statuses, rates, errors and proofs",
+    FACT: "facts of trials",
     SAID: "sentences",
 }
 """Letter to what it is counted among. `m` median over trials · `r` range over trials · `t` median of one trial, by the trial's position ·
 `f` median with the range where trials differ · `V` verdict against the baseline with its interval, after the word's symbol · `L` an
 exponent among those of the panel of the case named · `M` all that the line of the matrix says in which that case is the first, whose parts
-are counted one by one · `o` one of the columns that `rows.py` makes words for, by its number, or beyond them an axis · `T` something that
-a scope says, counted among what it is."""
+are counted one by one · `o` one of the columns that `rows.py` makes words for, by its number, or beyond them an axis · `u` one of `FACTS`
+of a trial, by its number · `T` something that a scope says, counted among what it is."""
+FACTS = ("index", "samples", "result")
+"""What a line of a trial begins with in the columns of these names."""
 OF_ONE_CASE = frozenset((MEDIAN,))
 """Statements by which a page shows a case, beside the lines of the matrix."""
 NOTHING = "-"
@@ -50,13 +53,15 @@ class Marks:
     trials: Mapping[str, int]
     metrics: Mapping[str, int]
     scopes: Mapping[str, int]
+    full: bool
+    """Whether the page tells each row with all its evidence."""
 
     @classmethod
     def of(cls, cases: Sequence[CaseSummary], scopes: Iterable[str], *, full: bool) -> Marks:
         """The marks of a page whose data were made of these cases, and whose scopes have these ids."""
         told = metrics_told(cases, full=full)
         numbers = {ident: place for place, ident in enumerate(scopes)}
-        return cls(case_places(cases), trial_places(cases), {name: place for place, name in enumerate(told)}, numbers)
+        return cls(case_places(cases), trial_places(cases), {name: place for place, name in enumerate(told)}, numbers, full)
 
     def row(self, case: CaseSummary, leading: bool) -> Markup:
         """A body of a table with heads that are marked; of a case that ended in several ways only the leading one states its numbers."""
@@ -77,6 +82,15 @@ class Marks:
     def line_of(self, facet: Facet, label: str) -> Markup:
         """A line of a panel's matrix."""
         return _attribute(f"{CELLS}0.{self._place(facet.row(label)[0])}")
+
+    def fact(self, name: str) -> Markup:
+        """The head of a column of trials."""
+        return _attribute(f"{FACT}{FACTS.index(name)}")
+
+    def command(self, row: Row) -> Markup:
+        """The command of a row, where the data tell that very one."""
+        told = next((result.command for result in row.summary.counted), None)
+        return self.said(row.id) if self.full and told and row.commands[:1] == (told,) else Markup("")
 
     def trial(self, result_id: str) -> Markup:
         """A line of a table of trials."""

@@ -29,7 +29,7 @@ WORDS, COUNTS, VERDICTS = "sentences", "counts", "verdicts with their intervals"
 DOUBTS, REACH, OTHERS, CROSSINGS = "doubts and trust", "rates and shares", "other metrics", "exponents and crossings"
 MEMORY, FRONTS = "memory by cause, phases and predictions", "fronts of time and memory"
 SCORES, CAPTIONS, HEADS = "lines of scorecards", "denominators", "heads of tables"
-HEADINGS, ENVIRONMENT = "headings", "environment and method"
+HEADINGS, ENVIRONMENT, COMMANDS = "headings", "environment and method", "commands"
 KINDS_OF_TABLES = {
     "compat": "pairs",
     "frontier": "frontiers of memory",
@@ -100,6 +100,8 @@ def _of_run(view: RunView) -> Iterator[Said]:
     began = run.started_at[:16].replace("T", " ")
     for name, text in (("Device", view.device), ("Measured", f"{began} UTC"), ("Under test", _revision(run)), ("Run", run.id)):
         yield Said(HEADINGS, f"{name} {text}")
+    for name, text in view.facts:
+        yield Said(ENVIRONMENT, f"{name} {text}")
     counts = (f"{n} {name}" for one in view.sections if one.judged for name, n in one.judged.counts(TIME) if n)
     yield Said(HEADINGS, f"{run.question or run.suite} {' '.join(counts)}", required=False)
     yield Said(COUNTS, counts_text(view))
@@ -243,6 +245,8 @@ def _of_facet(view: FacetView, swept: str | None) -> Iterator[Said]:
 
 
 def _of_row(section: SectionView, row: Row) -> Iterator[Said]:
+    yield from (Said(HEADINGS, f"{name} {text}") for name, text in row.params)
+    yield from (Said(COMMANDS, command, required=False) for command in row.commands[:1])
     for name, text in row.rates:
         yield Said(REACH, f"{text} ({name})")
     for flag in row.flags:

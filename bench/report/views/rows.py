@@ -132,8 +132,8 @@ class Row:
 COLUMNS = ("status", "subject", "n", "cycles", "rate", "kernels", "error", "proof")
 """Columns of the table of all rows whose words are made here."""
 NONE = "–"
-_TOLD_APART = (f"{EXPLAINED}.", f"{PREDICTED}.")
-"""Conditions that are shown as a curve, and as bars."""
+_TOLD_APART = frozenset((EXPLAINED, PREDICTED))
+"""Conditions that are shown as a curve, and as bars; of each rank as well."""
 
 
 def column_words(row: Row, column: str) -> str:
@@ -249,7 +249,7 @@ def _conditions(results: Sequence[Result]) -> tuple[tuple[str, str], ...]:
     found: dict[str, list[Scalar]] = {}
     for result in results:
         for name, value in _readings(dict(result.conditions)):
-            if not name.startswith(_TOLD_APART):
+            if _TOLD_APART.isdisjoint(name.split(".")):
                 found.setdefault(name, []).append(value)
     lines = []
     for name, values in sorted(found.items()):

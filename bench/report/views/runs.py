@@ -169,7 +169,8 @@ class RunView:
     surroundings: Surroundings
     trust: tuple[TrustLine, ...]
     method: tuple[str, ...]
-    protocol: tuple[tuple[str, str], ...]
+    facts: tuple[tuple[str, str], ...]
+    """How far the run came, and its protocol."""
 
 
 def _section_view(section: Section, ident: str, rows: Sequence[Row], room: Room, *, full: bool) -> SectionView:
@@ -284,6 +285,18 @@ def device_words(run: Run, hard: Mapping[str, Scalar]) -> str:
     return ", ".join(words)
 
 
+def _facts(run: Run) -> tuple[tuple[str, str], ...]:
+    finished = f"{run.finished_at[:19].replace('T', ' ')} UTC" if run.finished_at else "not finished"
+    return (
+        ("state", str(run.state)),
+        ("seed of the order", "not told" if run.seed is None else str(run.seed)),
+        ("harness", run.harness_version or "not recorded"),
+        ("finished", finished),
+        *((("continues", run.parent_run_id),) if run.parent_run_id else ()),
+        *((name, units.fact(name, value)) for name, value in units.flatten(run.suite_data.get("protocol", {}))),
+    )
+
+
 def run_view(run: Run, cases: Sequence[CaseSummary], reach: Reach, number: int, depth: Depth, room: Room) -> RunView:
     own = [result for summary in (*cases, *reach.canaries) for result in summary.counted]
     around = surroundings(own)
@@ -306,5 +319,5 @@ def run_view(run: Run, cases: Sequence[CaseSummary], reach: Reach, number: int, 
         surroundings=around,
         trust=trust(run, cases, reach, [view.judged for view in views]),
         method=method(run, cases),
-        protocol=tuple((name, units.fact(name, value)) for name, value in units.flatten(run.suite_data.get("protocol", {}))),
+        facts=_facts(run),
     )

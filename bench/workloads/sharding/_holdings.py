@@ -37,10 +37,13 @@ def findings_of(held: Held, states: Iterable[Any], device: torch.device) -> dict
 def promise_of(
     parts: Parts, numerics: Numerics, shared: frozenset[str], uneven: Mapping[str, int] | None = None, *, all_in: str | None = None
 ) -> Promise:
-    """From the model before it is shared; `numerics` are those of the update. `all_in`: dtype that all weights are cast to."""
-    elements = sum(weight.numel() for weight in parts.model.parameters())
+    """From the model before it is shared; `numerics` are those of the update. `all_in`: to which all but quantized weights are cast."""
+    weights = list(parts.model.parameters())
+    cast = [weight for weight in weights if weight.is_floating_point()] if all_in is not None else []
+    kept = [weight for weight in weights if all_in is None or not weight.is_floating_point()]
+    cast_bytes = sum(weight.numel() for weight in cast) * dtype_bytes(all_in) if all_in is not None else 0
     return Promise(
-        whole_weight_bytes=stored_bytes(parts.model.parameters()) if all_in is None else elements * dtype_bytes(all_in),
+        whole_weight_bytes=stored_bytes(kept) + cast_bytes,
         learned_elements=sum(weight.numel() for weight in parts.learned),
         numerics=numerics,
         plain_adamw=getattr(parts.recipe, "algorithm", "adamw") == "adamw" and getattr(parts.recipe, "tolerance", None) is None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import re
 from collections.abc import Callable
 
@@ -224,6 +225,24 @@ def test_a_page_that_travels_light_states_the_same_in_a_fraction_and_agrees(rend
     assert [trial.medians["time_s"] for trial in found.page.trials if "time_s" in trial.medians] == [
         trial.medians["time_s"] for trial in whole.trials if "time_s" in trial.medians
     ]
+
+
+@pytest.mark.parametrize("name", ["gpu", "ladder", "precision", "ranks"])
+def test_no_digit_of_a_page_outside_of_evidence_and_charts_can_be_changed_unnoticed(
+    rendered: Callable[[str], str], name: str
+) -> None:
+    page = rendered(name)
+    begin, end = page.index("<main"), page.index('<section class="method"')
+    hidden = (
+        r'<svg\b.*?</svg>|<div class="evidence">.*?</details>|<caption>.*?</caption>|<p class="small">.*?</p>|class="count">\d+'
+        r"|All \d+ soft"
+    )
+    told = re.sub(hidden, lambda found: "\0" * len(found[0]), page[begin:end], flags=re.S)
+    places = [found.start(1) + begin for found in re.finditer(r">[^<\0]*?(\d)[^<\0]*<", told)]
+    assert len(places) > 40
+    for place in random.Random(7).sample(places, 25):
+        other = str((int(page[place]) + 1) % 10)
+        assert not verify_page(page[:place] + other + page[place + 1 :]).agrees, page[place - 80 : place + 20]
 
 
 def test_two_cells_of_a_line_that_changed_places_are_noticed(rendered: Callable[[str], str]) -> None:

@@ -179,6 +179,15 @@ def test_a_prediction_stands_beside_the_measured_peak_of_a_step() -> None:
     assert "Below each bar what the memory model predicts of it:" in render_page([run], rows, now=NOW)
 
 
+def test_the_curves_of_ranks_are_no_lines_among_the_conditions() -> None:
+    run, rows = ranks_run()
+    seen = {"phase": "loss", "peak_bytes": 1, "timeline": [{"at_s": 0.1, "phase": "loss", "bytes": {"parameters": 1}}]}
+    by_rank = {str(rank): {"memory_explained": seen, "cpu": rank} for rank in range(4)}
+    page = render_page([run], [dataclasses.replace(row, conditions={"ranks": by_rank}) for row in rows], now=NOW)
+    assert "ranks.3.cpu" in page
+    assert "memory_explained" not in page
+
+
 def test_what_a_row_stored_before_it_ran_is_told_rather_than_what_is_computed_now() -> None:
     run, rows = ladder_run(trials=1)
     kept = {PREDICTED: {"peak_bytes": 2**30, "phase": "loss", "causes": {"parameters": 2**30}}}

@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH: Python imports the `sitecustomize` in it when it starts, before any script runs."""

@@ -1,0 +1,234 @@
+"""What is advised next: only what is off, with the plan's memory, the database's speed on this GPU, and the setting to paste."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.audit.advice import Advice, Next, advise
+from bench.audit.findings import findings
+from bench.audit.recognised import recognise
+from bench.audit.told import audit_lines
+from bench.audited import Adapters, Checkpointing, Compiled, DeepSpeed, Precision, Quantized, Sharding
+from bench.plan.fits import CHECKPOINT_COST
+from bench.records import Environment, Pass
+from bench.store import Store
+from tests import factories
+from tests.audit.seen import GIB, MODEL, OPTIMIZER, STEPS, attention, audit, liger, report, tensors
+
+SLOTS = {
+    "attention": "eager", "rms_norm": "eager", "rope": "eager", "swiglu": "eager", "linear_cross_entropy": "eager", "linear": "plain",
+    "optimizer": "adamw_foreach", "compile": "none", "checkpointing": "none", "precision": "bf16_pure", "adaptation": "full", "qat": "none",
+}  # fmt: skip
+WIDE = dataclasses.replace(MODEL, parameters=(tensors("float32"),))
+EIGHT = dataclasses.replace(OPTIMIZER, class_name="AdamW8bit", package="bitsandbytes", optimizer_bits=8)
+PIECES = tuple(liger(piece, 1, 1) for piece in ("rms_norm", "rope", "swiglu", "fused_linear_cross_entropy"))
+
+
+def step_of(advice: Advice, name: str) -> Next | None:
+    return next((step for step in advice.steps if step.switch.name == name), None)
+
+
+def measured_steps(path: Path, arms: dict[str, float], *, gpu: str = "NVIDIA H200", trials: int = 3, seq_len: int = 4096) -> Path:
+    """A database with a run of training steps: `slot=name` to seconds; `-` changes nothing."""
+    run = factories.run(suite="train_step", suite_data={"name": "train_step", "workload": "train_step"}, device="cuda")
+    with Store.open(path) as store:
+        store.add_run(run)
+        for arm, time_s in arms.items():
+            change = {} if arm == "-" else dict(part.split("=") for part in arm.split())
+            case = dataclasses.replace(
+                factories.case(), workload="train_step", subject={**SLOTS, **change}, pass_=Pass.STEP, dtype="bf16", device="cuda",
+                params={"model": "llama-3.2-1b", "hidden_size": 2048, "layers": 16, "seq_len": seq_len, "batch": 2},
+            )  # fmt: skip
+            for index in range(trials):
+                row = factories.result(run.id, case, index=index, time_s=time_s * (1 + 0.001 * index))
+                hard = Environment({"device": "cuda", "gpu_model": gpu}, {})
+                store.add_result(dataclasses.replace(row, environment=hard))
+    return path
+
+
+def test_what_is_off_is_advised_with_its_memory_and_its_setting() -> None:
+    advice = advise(audit(), None)
+    attention_step, loss, again = (step_of(advice, name) for name in ("flash_attention", "liger", "checkpointing"))
+    assert attention_step is not None
+    assert loss is not None
+    assert again is not None
+    assert attention_step.setting == "from_pretrained(attn_implementation='sdpa')"
+    assert "use_liger_kernel=True" in loss.setting
+    assert again.saved_bytes is not None
+    assert again.saved_bytes > 0
+    assert [step.worth for step in advice.steps] == sorted((step.worth for step in advice.steps), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("flash_attention", {"attention": (attention("sdpa_flash"),)}),
+        ("flash_attn2", {"attention": (attention("flash_attn"),)}),
+        ("liger", {"liger": PIECES}),
+        ("fused_optimizer", {"optimizers": (dataclasses.replace(OPTIMIZER, fused=True, foreach=False),)}),
+        (
+            "optimizer_8bit",
+            {"optimizers": (EIGHT,)},
+        ),
+        ("checkpointing", {"checkpointing": Checkpointing(16, "LlamaDecoderLayer", 16, 16, False)}),
+        ("autocast", {}),
+        ("tf32", {}),
+        ("quantized_base", {}),
+    ],
+)
+def test_what_is_on_or_has_no_place_is_never_advised(name: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    faster = measured_steps(
+        tmp_path / "x.db",
+        dict.fromkeys(
+            ("-", "attention=sdpa_flash", "rms_norm=liger rope=liger swiglu=liger linear_cross_entropy=liger", "checkpointing=full",
+             "optimizer=adamw_fused", "optimizer=adamw8bit_bnb", "precision=bf16_amp", "precision=tf32", "linear=nf4_bnb"),
+            0.5,
+        ) | {"-": 1.0},
+    )  # fmt: skip
+    with Store.open(faster) as store:
+        assert step_of(advise(audit(**changes), store), name) is None
+
+
+def test_speed_is_what_the_database_holds_of_this_gpu_with_its_interval(tmp_path: Path) -> None:
+    path = measured_steps(tmp_path / "x.db", {"-": 1.0, "attention=sdpa_flash": 0.8, "optimizer=adamw_fused": 0.99})
+    with Store.open(path) as store:
+        advice = advise(audit(), store)
+        elsewhere = advise(audit(device=dataclasses.replace(report().device, name="NVIDIA A100")), store)
+    step = step_of(advice, "flash_attention")
+    assert step is not None
+    assert step.gain is not None
+    assert step.gain.shown
+    assert step.gain.ratio.value == pytest.approx(0.8)
+    assert (step.gain.model, step.gain.seq_len, step.gain.processes) == ("llama-3.2-1b", 4096, 3)
+    words = "\n".join(audit_lines(audit(), findings(audit()), advice))
+    assert "1.25× faster" in words
+    assert "measured on NVIDIA H200 with llama-3.2-1b at 4096 tokens, batch 2 (3 processes a side" in words
+    other = step_of(elsewhere, "flash_attention")
+    assert other is not None
+    assert other.gain is None
+    assert "the database has no training step of this GPU" in "\n".join(audit_lines(audit(), (), elsewhere))
+
+
+def test_two_processes_a_side_give_a_ratio_and_no_interval(tmp_path: Path) -> None:
+    with Store.open(measured_steps(tmp_path / "x.db", {"-": 1.0, "attention=sdpa_flash": 0.8}, trials=2)) as store:
+        step = step_of(advise(audit(), store), "flash_attention")
+    assert step is not None
+    assert step.gain is not None
+    assert step.gain.ratio.interval is None
+    assert not step.gain.shown
+
+
+def test_of_several_pairs_the_one_nearest_to_the_script_is_told(tmp_path: Path) -> None:
+    path = measured_steps(
+        tmp_path / "x.db",
+        {"-": 1.0, "attention=sdpa_flash": 0.8, "optimizer=adamw_fused": 0.99, "optimizer=adamw_fused attention=sdpa_flash": 0.5},
+    )
+    measured_steps(path, {"-": 1.0, "attention=sdpa_flash": 0.4}, seq_len=16384)
+    fused = dataclasses.replace(OPTIMIZER, fused=True, foreach=False)
+    with Store.open(path) as store:
+        plain = step_of(advise(audit(), store), "flash_attention")
+        other = step_of(advise(audit(optimizers=(fused,)), store), "flash_attention")
+    assert plain is not None
+    assert other is not None
+    assert plain.gain is not None
+    assert other.gain is not None
+    assert plain.gain.ratio.value == pytest.approx(0.8)
+    assert other.gain.ratio.value == pytest.approx(0.5 / 0.99, rel=1e-3)
+
+
+def test_a_switch_that_nobody_has_formulas_for_is_told_for_its_measured_speed(tmp_path: Path) -> None:
+    with Store.open(measured_steps(tmp_path / "x.db", {"-": 1.0, "compile=layer": 0.7})) as store:
+        step = step_of(advise(audit(), store), "compiled_layers")
+    assert step is not None
+    assert step.saved_bytes is None
+    assert step.why_not_predicted is not None
+    assert "no formulas" in step.why_not_predicted
+
+
+def test_what_costs_time_by_rule_counts_less() -> None:
+    step = step_of(advise(audit(), None), "checkpointing")
+    assert step is not None
+    assert step.saved_share is not None
+    assert step.worth == pytest.approx(step.saved_share + 1 - CHECKPOINT_COST["full"])
+
+
+def test_a_loop_of_ones_own_gets_words_of_torch_and_not_of_the_trainer() -> None:
+    step = step_of(advise(audit(frameworks=()), None), "checkpointing")
+    assert step is not None
+    assert step.setting.startswith("model.gradient_checkpointing_enable(")
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"config": {"model_type": "mamba"}}, "no formulas for mamba"),
+        ({"model": dataclasses.replace(MODEL, config={})}, "does not tell model_type"),
+        ({"steps": dataclasses.replace(STEPS, batch_shapes=())}, "shape of the model's inputs was not seen"),
+        ({"attention": (attention("xformers"),)}, "no formulas for this script's attention"),
+        ({"optimizers": (dataclasses.replace(OPTIMIZER, class_name="Sophia", package="elsewhere"),)}, "this script's optimizer"),
+        ({"compiled": Compiled(("LlamaForCausalLM",), 1, 0, (), 3, False)}, "compile"),
+    ],
+)  # fmt: skip
+def test_what_has_no_formulas_is_said_and_nothing_is_predicted(changes: dict[str, Any], why: str) -> None:
+    advice = advise(audit(**changes), None)
+    assert advice.predicted is None
+    assert why in str(advice.why_not_predicted)
+    assert all(step.saved_bytes is None for step in advice.steps)
+
+
+@pytest.mark.parametrize(
+    ("slot", "word", "changes"),
+    [
+        ("attention", "flash_attn2", {"attention": (attention("flash_attn"),)}),
+        ("optimizer", "paged_adamw8bit_bnb", {"optimizers": (dataclasses.replace(EIGHT, paged=True),)}),
+        ("optimizer", "adamw4bit_ao", {"optimizers": (dataclasses.replace(OPTIMIZER, class_name="AdamW4bit", package="torchao"),)}),
+        ("optimizer", "adamw_forloop", {"optimizers": (dataclasses.replace(OPTIMIZER, foreach=False),)}),
+        ("precision", "bf16_amp", {"model": WIDE, "precision": Precision("bfloat16", {}, "highest")}),
+        ("precision", "tf32", {"model": WIDE, "precision": Precision(None, {}, "high")}),
+        ("precision", "fp16_amp_dynamic", {"model": WIDE, "precision": Precision("float16", {}, "high", 1.0, 0)}),
+        ("linear", "nf4_bnb_double", {"quantized": (Quantized("bitsandbytes nf4", 1, 2, 1, True),)}),
+        ("adaptation", "lora", {"adapters": (Adapters("peft LoRA", 1, (8,), ("q_proj",), 10),)}),
+        ("checkpointing", "every_second", {"checkpointing": Checkpointing(16, "x", 8, 8)}),
+        ("sharding", "zero3", {"world_size": 2, "sharding": Sharding("deepspeed", 2), "deepspeed": DeepSpeed({}, {"zero_stage": 3}, 0)}),
+        ("offload", "optimizer", {"deepspeed": DeepSpeed({}, {"offload_optimizer_device": "cpu"}, 0)}),
+        ("rms_norm", "liger", {"liger": PIECES}),
+        ("rms_norm", "eager", {"liger": (liger("rms_norm", 3, 33),)}),
+    ],
+)  # fmt: skip
+def test_what_runs_has_the_name_that_suites_use(slot: str, word: str, changes: dict[str, Any]) -> None:
+    assert recognise(audit(**changes)).filled[slot] == word
+
+
+def test_the_prediction_stands_beside_what_was_measured() -> None:
+    made = audit()
+    advice = advise(made, None)
+    assert advice.predicted is not None
+    assert advice.predicted.peak_bytes > 10 * GIB
+    assert "of what was measured" in "\n".join(audit_lines(made, (), advice))
+
+
+def test_a_trainer_gets_its_own_settings_where_the_rest_has_no_words_of_its_own_or_no_formulas() -> None:
+    alone = (dataclasses.replace(OPTIMIZER, foreach=False),)
+    step = step_of(advise(audit(optimizers=alone), None), "optimizer_8bit")
+    assert step is not None
+    assert step.setting == "TrainingArguments(optim='adamw_bnb_8bit')"
+
+
+def test_a_setting_of_liger_keeps_the_pieces_that_are_in(tmp_path: Path) -> None:
+    pieces = (liger("rms_norm", 33, 33), *(dataclasses.replace(piece, applied=0) for piece in PIECES[1:]))
+    step = step_of(advise(audit(liger=pieces), None), "liger")
+    assert step is not None
+    assert dict(step.change) == {"rope": "liger", "swiglu": "liger", "linear_cross_entropy": "liger"}
+    assert "'rms_norm': True, 'rope': True" in step.setting
+
+
+def test_without_formulas_the_settings_are_there_all_the_same(tmp_path: Path) -> None:
+    path = measured_steps(tmp_path / "x.db", {"-": 1.0, "attention=sdpa_flash": 0.8})
+    with Store.open(path) as store:
+        step = step_of(advise(audit(config={"model_type": "mamba"}), store), "flash_attention")
+    assert step is not None
+    assert (step.saved_bytes, step.setting) == (None, "from_pretrained(attn_implementation='sdpa')")

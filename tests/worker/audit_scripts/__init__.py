@@ -1,0 +1,1 @@
+"""Scripts that somebody might train with: none knows of a probe."""

@@ -1,0 +1,176 @@
+"""The parts of a probe, each on real modules, tensors and profiles."""
+
+from __future__ import annotations
+
+import time
+from types import MethodType
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from bench.worker.audit.attention_kinds import kind_of_kernel, kind_of_operator
+from bench.worker.audit.batches import look_at
+from bench.worker.audit.counting import Counting
+from bench.worker.audit.facts import Facts
+from bench.worker.audit.guard import Notes
+from bench.worker.audit.marks import Marks
+from bench.worker.audit.model import quantized
+from bench.worker.audit.optimizers import describe_optimizers
+from bench.worker.audit.profiled import liger_pieces
+from bench.worker.audit.scene import Scene, find_scene
+from tests.worker.audit_scripts.bare import Decoder
+
+
+def llama() -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 64}
+    return LlamaForCausalLM(LlamaConfig(**sizes))
+
+
+def scene_of(model: nn.Module) -> Scene:
+    found = find_scene(model.parameters(), None)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("aten::_scaled_dot_product_flash_attention_backward", "sdpa_flash"),
+        ("aten::_scaled_dot_product_efficient_attention", "sdpa_efficient"),
+        ("aten::_scaled_dot_product_cudnn_attention", "sdpa_cudnn"),
+        ("aten::_scaled_dot_product_attention_math", "sdpa_math"),
+        ("flash_attn::_flash_attn_varlen_forward", "flash_attn2"),
+        ("FlashAttnFuncBackward", "flash_attn2"),
+        ("flash_attn_3::fwd", "flash_attn3"),
+        ("aten::scaled_dot_product_attention", None),
+        ("aten::bmm", None),
+    ],
+)
+def test_operators_tell_how_attention_was_computed(name: str, kind: str | None) -> None:
+    assert kind_of_operator(name) == kind
+
+
+def test_kernels_of_the_package_and_of_torch_are_not_mixed_up() -> None:
+    assert kind_of_kernel("void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64>>") == "sdpa_flash"
+    assert kind_of_kernel("void flash::flash_fwd_kernel<flash::Flash_fwd_kernel_traits<64>>") == "flash_attn2"
+    assert kind_of_kernel("void at::native::vectorized_elementwise_kernel") is None
+
+
+def test_the_outermost_module_and_its_layers_are_found_among_all_objects() -> None:
+    model = Decoder(sdpa=True, checkpointed=0)
+    bystander = Decoder(sdpa=True, checkpointed=0)
+    found = scene_of(model)
+    assert found.root is model
+    assert found.root is not bystander
+    assert found.layers == tuple(model.h)
+    assert found.head is model.lm_head
+    assert [found.roles[id(block.attn)] for block in model.h] == ["attention"] * 4  # type: ignore[union-attr]
+
+
+def test_parameters_of_no_module_make_no_scene() -> None:
+    assert find_scene([torch.zeros(2, requires_grad=True)], None) is None
+
+
+def test_liger_pieces_are_told_by_whose_code_runs() -> None:
+    from liger_kernel.transformers.rms_norm import LigerRMSNorm
+
+    model = llama()
+    assert {piece.piece: (piece.applied, piece.places) for piece in liger_pieces(scene_of(model), None)}["rms_norm"] == (0, 5)
+    for layer in model.model.layers:
+        layer.input_layernorm.forward = MethodType(LigerRMSNorm.forward, layer.input_layernorm)
+    pieces = {piece.piece: piece for piece in liger_pieces(scene_of(model), ["_rms_norm_forward_kernel"])}
+    assert (pieces["rms_norm"].applied, pieces["rms_norm"].places, pieces["rms_norm"].ran) == (2, 5, True)
+    assert pieces["rms_norm"].plain_classes == ("LlamaRMSNorm",)
+    assert (pieces["swiglu"].applied, pieces["swiglu"].places, pieces["swiglu"].ran) == (0, 2, False)
+    assert (pieces["rope"].applied, pieces["fused_linear_cross_entropy"].applied) == (0, 0)
+
+
+def test_quantized_modules_are_counted_with_what_they_hold() -> None:
+    bitsandbytes = pytest.importorskip("bitsandbytes")
+    model = nn.Module()
+    model.plain = nn.Linear(64, 64)
+    model.packed = bitsandbytes.nn.Linear4bit(64, 64, bias=False, quant_type="nf4", compress_statistics=False)
+    model.to("cpu")
+    (row,) = quantized(scene_of(model))
+    assert (row.kind, row.modules, row.elements, row.double_quantized) == ("bitsandbytes nf4", 1, 64 * 64, False)
+    assert 64 * 64 // 2 < row.bytes < 64 * 64
+
+
+@pytest.mark.parametrize(
+    ("options", "foreach", "fused"), [({}, False, False), ({"foreach": True}, True, False), ({"fused": True}, False, True)]
+)
+def test_how_an_optimizer_works_is_what_it_was_told_or_torch_chooses(options: dict[str, bool], foreach: bool, fused: bool) -> None:
+    optimizer = torch.optim.AdamW(nn.Linear(4, 4).parameters(), **options)  # type: ignore[arg-type]
+    (row,) = describe_optimizers([optimizer], None)
+    assert (row.foreach, row.fused, row.elements, row.states) == (foreach, fused, 20, ())
+
+
+def test_padding_is_what_a_mask_leaves_out() -> None:
+    ids = torch.ones(2, 8, dtype=torch.long)
+    mask = torch.tensor([[1] * 8, [1] * 3 + [0] * 5])
+    found = look_at({"input_ids": ids, "attention_mask": mask, "labels": torch.where(mask == 1, ids, -100)})
+    assert found is not None
+    assert (found.shape, found.tokens, found.padding, found.labels, found.ignored_labels) == ((2, 8), 16, 5, 16, 5)
+    bare = look_at((ids, ids))
+    assert bare is not None
+    assert (bare.tokens, bare.padding) == (16, None)
+    assert look_at({"pixel_values": torch.zeros(2, 3, 4, 4)}) is None
+
+
+def test_hooks_of_a_profiled_step_are_gone_after_it() -> None:
+    model = Decoder(sdpa=True, checkpointed=0)
+    backward = torch.autograd.backward
+    marks = Marks(scene_of(model), Notes(), modules=True)
+    marks.start()
+    model(torch.zeros(1, 4, dtype=torch.long)).sum().backward()
+    assert torch.autograd.backward is not backward
+    marks.stop()
+    assert torch.autograd.backward is backward
+    assert not model._forward_pre_hooks
+    assert not nn.modules.module._global_forward_pre_hooks
+    assert not nn.modules.module._global_forward_hooks
+    assert {id(block) for block in model.h} <= marks.called
+
+
+def test_what_fails_in_the_probe_is_a_note_and_no_error() -> None:
+    notes = Notes()
+    with notes.guarded("a thing"):
+        raise ValueError("no\nway")
+    (line,) = notes.lines()
+    assert line.startswith("a thing could not be seen: ValueError at test_audit_reading.py:")
+    assert line.endswith(": no")
+
+
+def test_an_undisturbed_step_of_a_tiny_decoder_pays_less_than_a_twentieth() -> None:
+    """All that the probe does in such a step against the step itself; real models take longer, and the probe does not."""
+    model = Decoder(sdpa=True, checkpointed=0)
+    optimizer = torch.optim.AdamW(model.parameters())
+    ids = torch.zeros(2, 16, dtype=torch.long)
+
+    def step() -> None:
+        model(ids).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    counting = Counting(1000)
+
+    def probed() -> None:
+        counting.batch_came(counting, look_at((ids, ids), host_only=True), 0.0)
+        counting.update_ended()
+        counting.step_begins()
+
+    def least_s(call: Any) -> float:
+        found = []
+        for _ in range(30):
+            began = time.perf_counter()
+            call()
+            found.append(time.perf_counter() - began)
+        return min(found)
+
+    step()
+    assert least_s(probed) < 0.05 * least_s(step)
+    counting.fill(Facts(), "AdamW")
