@@ -243,7 +243,9 @@ def test_ranks_lock_the_gpus_that_they_take_and_a_run_on_another_gpu_only_that_o
     suite = suite_from_data({**CUDA_SUITE, "sweep": {**CUDA_SUITE["sweep"], "world_size": [1, 2]}}, catalogue)  # type: ignore[dict-item]
     expansion = expand(suite, catalogue, device="cuda", filters=())
     plan = make_plan(suite, expansion, RunOptions(seed=1, trials=1, canaries=False))
-    monkeypatch.setattr(sys.modules["bench.run.rank_devices"], "find_device", lambda choice: replace(find_fake(choice), kind="cuda"))
+    monkeypatch.setattr(
+        sys.modules["bench.run.rank_devices"], "find_device", lambda choice: replace(find_fake(choice), kind="cuda")
+    )
     first, second = (replace(find_fake(f"cuda:{index}"), kind="cuda") for index in (0, 1))
     assert isinstance(first, FakeGpu)
     assert _lock_names(first, plan) == ["gpu-GPU-0", "gpu-GPU-1"]
