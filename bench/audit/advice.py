@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from bench.store import Store
 
 LEAST_SHARE = 0.01
-"""Of the peak or of the time: less is no reason to change a setting."""
+"""Of the peak: less is no reason to change a setting."""
+FAR_OFF = 0.2
+"""From which on a prediction is so far from what was measured that its differences are doubtful too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class Advice:
     """Why nothing is predicted."""
     measured_here: bool
     """Whether the database holds training steps of this GPU model at all."""
+    off: float | None = None
+    """By how much of what was measured the prediction of what runs now is higher; None without a prediction or on a CPU."""
 
 
 def advise(audit: Audit, store: Store | None) -> Advice:
@@ -69,7 +73,7 @@ def advise(audit: Audit, store: Store | None) -> Advice:
     except NotModelled as error:
         plan, why = None, str(error)
     measured = load_measured(store, audit.gpu) if store is not None else None
-    now: dict[str, Scalar] = {**found.filled, **_sizes(audit, plan)}
+    now: dict[str, Scalar] = {**found.filled, **_sizes(audit)}
     steps = []
     for switch in SWITCHES:
         if not switch.off(found.filled):
@@ -79,10 +83,11 @@ def advise(audit: Audit, store: Store | None) -> Advice:
         gain = gain_of(measured, now, change) if measured is not None else None
         share = saved / plan.peak_bytes if saved is not None and plan is not None else None
         step = Next(switch, change, saved, share, why_not, gain, pasted(switch, change, found.filled, plan, audit))
-        if (share or 0.0) >= LEAST_SHARE or (gain is not None and gain.ratio.value < 1 - LEAST_SHARE):
+        if (share or 0.0) >= LEAST_SHARE or (gain is not None and gain.promised):
             steps.append(step)
     steps.sort(key=lambda step: -step.worth)
-    return Advice(found, tuple(steps), plan, why, measured is not None and bool(measured.points))
+    off = plan.peak_bytes / audit.peak_bytes - 1 if plan is not None and audit.peak_bytes and audit.on_cuda else None
+    return Advice(found, tuple(steps), plan, why, measured is not None and bool(measured.points), off)
 
 
 def _saved(switch: Switch, change: Mapping[str, str], plan: Modelled | None, why: str | None) -> tuple[int | None, str | None]:
@@ -101,9 +106,9 @@ def _rule(change: Mapping[str, str]) -> float:
     return CHECKPOINT_COST.get(change.get("checkpointing", "none"), 1.0) * OPTIMIZER_COST.get(change.get("optimizer", ""), 1.0)
 
 
-def _sizes(audit: Audit, plan: Modelled | None) -> dict[str, Scalar]:
+def _sizes(audit: Audit) -> dict[str, Scalar]:
+    """As far as the model's configuration and the inputs tell."""
     shape = batch_shape(audit)
-    found: dict[str, Scalar] = {} if shape is None else {"batch": shape[0], "seq_len": shape[1]}
-    if plan is not None:
-        found |= {"hidden_size": plan.model.hidden_size, "layers": plan.model.layers}
-    return found
+    known = {"hidden_size": audit.configured("hidden_size"), "layers": audit.configured("num_hidden_layers")}
+    found: dict[str, Scalar] = {name: value for name, value in known.items() if isinstance(value, int)}
+    return found if shape is None else {**found, "batch": shape[0], "seq_len": shape[1]}

@@ -1,8 +1,9 @@
 """What a switch was measured to gain in a whole training step: pairs of rows of one run that differ in that switch alone.
 
 Rows count where they were measured by a suite of ours on the same GPU model. Both sides lie in one run and one point, so that machine,
-versions and inputs are the same. Of several pairs the one is told whose other slots are nearest to what the script does, then whose model
-and context are nearest; the sentence names them, because a gain elsewhere is a hint and no promise.
+versions and inputs are the same. A step of another magnitude than the script's says nothing of it: launching and waiting hide there what a
+kernel saves here. Of several pairs the one is told whose other slots are nearest to what the script does, then one with an interval, then
+whose model and context are nearest; the sentence names them, because a gain elsewhere is a hint and no promise.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.judge.intervals import log_ratio
-from bench.judge.thresholds import CONFIDENCE, FEWEST, TIME, TRAINING_STEP
+from bench.judge.thresholds import CONFIDENCE, FEWEST, MARGIN, TIME, TRAINING_STEP
 from bench.judge.verdict import Ratio
 from bench.records import Case, Scalar, Status, fingerprint
 from bench.stats import median
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 MOST_RUNS = 60
 """Newest runs of training steps that are looked at."""
-SIZES = ("hidden_size", "layers", "seq_len", "batch")
+SIZES: Mapping[str, int] = {"hidden_size": 2, "layers": 1, "seq_len": 1, "batch": 1}
+"""Parameter to its power in the work of a step."""
+FARTHEST = 6.0
+"""Powers of two between the work of two steps, up to which the time of one is told for the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +42,14 @@ class MeasuredGain:
     model: str
     seq_len: int | None
     batch: int | None
+    otherwise: Mapping[str, str]
+    """Slots that were filled otherwise than in the script on both sides, with what filled them."""
     run_id: str
 
     @property
-    def shown(self) -> bool:
-        """Whether the whole interval says that it is faster."""
-        return self.ratio.interval is not None and self.ratio.interval.high < 1
+    def promised(self) -> bool:
+        """Whether it is faster by more than two processes of one thing differ: by the whole interval, or without one by `MARGIN`."""
+        return self.ratio.interval.high < 1 if self.ratio.interval is not None else self.ratio.value < 1 - MARGIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +102,10 @@ def gain_of(measured: Measured, now: Mapping[str, Scalar], change: Mapping[str, 
     `now` holds what fills the other slots too, and the sizes of `SIZES` as far as they are known.
     """
     found = [
-        (_nearness(before.case, now), run_id, before, after)
+        (_nearness(before, after, now), run_id, before, after)
         for run_id, sides in measured.points
         for before, after in _pairs(sides, now, change)
+        if abs(_larger(before.case, now)) <= FARTHEST
     ]
     if not found:
         return None
@@ -108,11 +115,12 @@ def gain_of(measured: Measured, now: Mapping[str, Scalar], change: Mapping[str, 
     params = before.case.params
     return MeasuredGain(
         ratio=_ratio(before.medians, after.medians),
-        processes=min(len(before.medians), len(after.medians)),
+        processes=_processes(before, after),
         gpu=measured.gpu,
         model=str(params.get("model") or "a model"),
         seq_len=_whole(params.get("seq_len")),
         batch=_whole(params.get("batch")),
+        otherwise={slot: name for slot, name in before.case.subject.items() if slot in now and now[slot] != name},
         run_id=run_id,
     )
 
@@ -127,15 +135,25 @@ def _pairs(sides: Sequence[_Side], now: Mapping[str, Scalar], change: Mapping[st
                 yield before, after
 
 
-def _nearness(case: Case, now: Mapping[str, Scalar]) -> tuple[int, float]:
-    """Slots that are filled otherwise than in the script, then how far the sizes are in powers of two."""
-    others = sum(now.get(slot) != name for slot, name in case.subject.items() if slot in now)
-    far = 0.0
-    for name in SIZES:
-        theirs, ours = _whole(case.params.get(name)), _whole(now.get(name))
-        if theirs and ours:
-            far += abs(math.log2(theirs / ours))
-    return others, far
+def _nearness(before: _Side, after: _Side, now: Mapping[str, Scalar]) -> tuple[int, bool, float]:
+    """Slots that are filled otherwise than in the script, whether there are too few processes for an interval, how far the sizes are."""
+    others = sum(now[slot] != name for slot, name in before.case.subject.items() if slot in now)
+    return others, _processes(before, after) < FEWEST, sum(abs(_doublings(before.case, now, name)) for name in SIZES)
+
+
+def _processes(before: _Side, after: _Side) -> int:
+    return min(len(before.medians), len(after.medians))
+
+
+def _larger(case: Case, now: Mapping[str, Scalar]) -> float:
+    """Powers of two between the work of the measured step and the script's."""
+    return sum(power * _doublings(case, now, name) for name, power in SIZES.items())
+
+
+def _doublings(case: Case, now: Mapping[str, Scalar], name: str) -> float:
+    """Between two sizes; 0 where one of them is not known."""
+    theirs, ours = _whole(case.params.get(name)), _whole(now.get(name))
+    return math.log2(theirs / ours) if theirs and ours else 0.0
 
 
 def _ratio(before: Sequence[float], after: Sequence[float]) -> Ratio:

@@ -11,6 +11,7 @@ from bench.audit.whole import Audit
 from bench.plan.spec import CONFIG_FIELDS, ModelSpec, PlanError, TrainSpec
 
 TRAIN_FIELDS = frozenset(field.name for field in fields(TrainSpec))
+IN_32_BITS = ("fp32", "tf32")
 PROJECTIONS = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"})
 """Where the memory model's adapters are."""
 
@@ -40,6 +41,9 @@ def modelled(audit: Audit, recognised: Recognised) -> Modelled:
         if recognised.doubts:
             raise NotModelled(f"the memory model has no formulas for this script's {', '.join(recognised.doubts)}")
         said: dict[str, Any] = {slot: name for slot, name in recognised.filled.items() if slot in TRAIN_FIELDS}
+        if not audit.on_cuda and said.get("attention") == "sdpa_flash" and said.get("precision") in IN_32_BITS:
+            said["attention"] = "sdpa_efficient"
+            notes.append("a GPU computes attention of fp32 numbers in torch's memory-efficient kernel, which is modelled")
         train = TrainSpec(**_sizes(audit), **said)
         prediction = predict_step(model, train)
     except PlanError as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bench.audit.modelled import Modelled, with_change
-from bench.audit.switches import Switch
+from bench.audit.switches import FAMILY, Switch
 from bench.audit.whole import Audit
 from bench.plan.emit import FUSED_SLOTS, hf
 from bench.plan.spec import ModelSpec, PlanError, TrainSpec, model_named
@@ -21,7 +21,7 @@ ANY_MODEL, ANY_LENGTH = "llama-3-8b", 4096
 def pasted(switch: Switch, change: Mapping[str, str], filled: Mapping[str, str], plan: Modelled | None, audit: Audit) -> str:
     """One line, or several for several calls."""
     if audit.first is None or not any(name.startswith(TRAINERS) for name in audit.first.frameworks):
-        return switch.by_hand
+        return _by_hand(switch, audit)
     for model, train in _starts(change, filled, plan):
         try:
             before, after = hf(model, train), hf(model, with_change(train, change))
@@ -34,7 +34,12 @@ def pasted(switch: Switch, change: Mapping[str, str], filled: Mapping[str, str],
         ]
         if lines:
             return "\n".join(lines)
-    return switch.by_hand
+    return _by_hand(switch, audit)
+
+
+def _by_hand(switch: Switch, audit: Audit) -> str:
+    family = audit.configured("model_type")
+    return switch.by_hand.replace(FAMILY, family) if isinstance(family, str) else switch.by_hand
 
 
 def _starts(change: Mapping[str, str], filled: Mapping[str, str], plan: Modelled | None) -> Iterator[tuple[ModelSpec, TrainSpec]]:

@@ -11,19 +11,11 @@ from dataclasses import dataclass
 
 from bench.audit.findings.precision import weight_shares
 from bench.audit.whole import Audit
-from bench.audited import Audited, Optimizer
-from bench.plan.spec import FAMILIES
+from bench.audited import ATTENTION_KINDS, Audited, Optimizer
+from bench.plan.spec import FAMILIES, MODELLED
 
-ATTENTION: Mapping[str, str] = {
-    "flash_attn": "flash_attn2",
-    "flash_attn4": "flash_attn4",
-    "sdpa_flash": "sdpa_flash",
-    "sdpa_cudnn": "sdpa_cudnn",
-    "sdpa_efficient": "sdpa_efficient",
-    "sdpa_math": "sdpa_math",
-    "flex": "flex",
-    "eager": "eager",
-}
+ATTENTION = ATTENTION_KINDS.keys() & set(MODELLED["attention"])
+"""Kinds that the memory model has: a probe names them alike."""
 LIGER: Mapping[str, str] = {
     "rms_norm": "rms_norm",
     "rope": "rope",
@@ -74,7 +66,7 @@ def recognise(audit: Audit) -> Recognised:
 
 def _attention(audit: Audit, seen: Audited) -> str | None:
     most = audit.attention
-    return ATTENTION.get(most.kind) if most is not None else None
+    return most.kind if most is not None and most.kind in ATTENTION else None
 
 
 def _liger(seen: Audited) -> dict[str, str]:

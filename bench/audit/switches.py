@@ -22,6 +22,8 @@ SIXTEEN_BITS = (
     "fp16_amp_dynamic",
     "fp16_master",
 )
+FAMILY = "<family>"
+"""In words to paste: transformers' name of the model's family."""
 SLOW_ATTENTION = ("eager", "sdpa_math")
 PLAIN_ADAMW = ("adamw_foreach", "adamw_forloop")
 HEAVY_ADAMW = (*PLAIN_ADAMW, "adamw_fused")
@@ -72,7 +74,7 @@ SWITCHES: tuple[Switch, ...] = (
         "Liger's fused layers and loss",
         off=lambda filled: bool(_eager_slots(filled)) and filled.get("compile", "none") == "none",
         change=_eager_slots,
-        by_hand="liger_kernel.transformers.apply_liger_kernel_to_<family>()  # before the model is made",
+        by_hand=f"liger_kernel.transformers.apply_liger_kernel_to_{FAMILY}()  # before the model is made",
     ),
     Switch(
         "fused_optimizer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bench.audit.advice import Advice, Next
+from bench.audit.advice import FAR_OFF, Advice, Next
 from bench.audit.compared import STEPS, Compared, switches
 from bench.audit.finding import Finding, Severity
 from bench.audit.gains import MeasuredGain
@@ -18,6 +18,8 @@ from bench.report.numbers import units
 MARKS: Mapping[Severity, str] = {Severity.WRONG: "WRONG", Severity.LOOK: "look", Severity.FINE: "fine"}
 INDENT = " " * 9
 MOST_CAUSES = 5
+NO_SHARE = 0.001
+"""Of the peak: a difference that is not told."""
 WORDS = dict(PEAK_CAUSES)
 OFF: Mapping[str, str] = {"linear": "plain", "adaptation": "full", "sharding": "none", "offload": "none"}
 """What goes without saying."""
@@ -98,20 +100,21 @@ def _advice(audit: Audit, advice: Advice) -> Iterator[str]:
         yield f"     memory: {_memory_words(step)}"
         yield f"     speed: {_speed_words(step.gain, audit, advice)}"
         yield from (f"     → {line}" for line in step.setting.splitlines())
-    plan, peak = advice.predicted, audit.peak_bytes
+    plan = advice.predicted
     if plan is None:
         yield f"  no memory is predicted: {advice.why_not_predicted}"
         return
-    if peak and audit.on_cuda:
-        off = f"{plan.peak_bytes / peak - 1:+.1%}".replace("%", " %")
-        yield f"  the memory model predicts {units.size(plan.peak_bytes)} for what runs now, {off} of what was measured"
+    if advice.off is not None:
+        doubt = ": so far off that the memory above is doubtful" if abs(advice.off) > FAR_OFF else ""
+        off = f"{advice.off:+.1%}".replace("%", " %")
+        yield f"  the memory model predicts {units.size(plan.peak_bytes)} for what runs now, {off} of what was measured{doubt}"
     yield from (f"  {note}" for note in dict.fromkeys(plan.notes))
 
 
 def _memory_words(step: Next) -> str:
     if step.saved_bytes is None or step.saved_share is None:
         return f"not predicted, {step.why_not_predicted}"
-    if step.saved_bytes == 0:
+    if abs(step.saved_share) < NO_SHARE:
         return "the same peak, predicted"
     less = "less" if step.saved_bytes > 0 else "more"
     return f"{units.size(abs(step.saved_bytes))} {less} at the peak, {units.percent(abs(step.saved_share))} of it, predicted"
@@ -120,13 +123,17 @@ def _memory_words(step: Next) -> str:
 def _speed_words(gain: MeasuredGain | None, audit: Audit, advice: Advice) -> str:
     if gain is None:
         rows = (
-            "no pair of its rows differs in this alone" if advice.measured_here else "the database has no training step of this GPU"
+            "no pair of its rows differs in this alone, in a step of like size"
+            if advice.measured_here
+            else "the database has no training step of this GPU"
         )
         return "not measured here" + (f": {rows}" if audit.gpu is not None else ": a GPU's time is not that of a processor")
     sizes = f" at {gain.seq_len} tokens" if gain.seq_len else ""
     batch = f", batch {gain.batch}" if gain.batch else ""
+    other = "".join(f", {slot.replace('_', ' ')} {name}" for slot, name in gain.otherwise.items())
     rests = f"{gain.processes} processes a side" if gain.ratio.interval else f"{gain.processes} a side: no interval"
-    return f"{ratio_words(gain.ratio)}, measured on {gain.gpu} with {gain.model}{sizes}{batch} ({rests}, run {gain.run_id[:13]})"
+    where = f"measured on {gain.gpu} with {gain.model}{sizes}{batch}{other}"
+    return f"{ratio_words(gain.ratio)}, {where} ({rests}, run {gain.run_id[:13]})"
 
 
 def ratio_words(ratio: Ratio) -> str:
@@ -213,7 +220,7 @@ def _next_data(step: Next) -> dict[str, Any]:
         "not_predicted": step.why_not_predicted,
         "measured": None if gain is None else {
             "time_ratio": ratio_data(gain.ratio), "gpu": gain.gpu, "model": gain.model, "seq_len": gain.seq_len, "batch": gain.batch,
-            "processes": gain.processes, "run": gain.run_id,
+            "otherwise": dict(gain.otherwise), "processes": gain.processes, "run": gain.run_id,
         },
     }  # fmt: skip
 

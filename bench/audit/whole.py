@@ -129,10 +129,10 @@ def put_together(
 ) -> Audit:
     """One audit of what the processes of a command reported, in any order.
 
-    Launchers and others that updated nothing are left out where another process did. Of several trainings one after the other the one with
-    most updates is told, the later of equals.
+    Launchers and others that updated nothing are left out where another process did. Where none did, those that a launcher started tell
+    more than it does. Of several trainings one after the other the one with most updates is told, the later of equals.
     """
-    active = [one for one in reports if one.steps is not None and one.steps.seen > 0] or list(reports[:1])
+    active = [one for one in reports if _updates(one)] or [one for one in reports if one.launched_by] or list(reports[:1])
     by_rank: dict[int, list[Audited]] = {}
     for one in active:
         by_rank.setdefault(one.rank, []).append(one)

@@ -9,6 +9,7 @@ from bench.audit.finding import Finding
 from bench.audit.findings import findings
 from bench.audit.whole import Audit, put_together
 from bench.audited import (
+    ATTENTION_KINDS,
     AttentionKernel,
     Audited,
     Cause,
@@ -41,6 +42,7 @@ def tensors(dtype: str = "bfloat16", elements: int = ELEMENTS, *, what: str = ""
 
 
 def attention(kind: str = "eager", *, modules: int = 16, share: float = 0.2) -> AttentionKernel:
+    assert kind in ATTENTION_KINDS
     return AttentionKernel(kind=kind, modules=modules, calls=modules, names=(kind,), time_s=0.02, share=share)
 
 

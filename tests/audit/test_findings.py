@@ -9,9 +9,13 @@ import pytest
 
 from bench.audit.finding import Severity
 from bench.audit.findings import findings
+from bench.audit.findings.attention import ANSWERS
 from bench.audit.findings.sharding import differing
+from bench.audit.whole import put_together
 from bench.audited import (
+    ATTENTION_KINDS,
     Adapters,
+    Audited,
     Cause,
     Checkpointing,
     Compiled,
@@ -24,6 +28,7 @@ from bench.audited import (
     Sharding,
     ShardingUnit,
 )
+from bench.worker.audit.attention_kinds import _KERNELS, _OPERATORS
 from tests.audit.seen import (
     ELEMENTS,
     GIB,
@@ -87,7 +92,7 @@ LORA = Adapters("peft LoRA", 32, (16,), ("q_proj", "v_proj"), 3_407_872)
 
 CASES: dict[str, tuple[str, dict[str, Any], Severity, str]] = {
     "flash as asked": (
-        "attention", {"config": {"attn_implementation": "flash_attention_2"}, "attention": (attention("flash_attn"),)}, FINE,
+        "attention", {"config": {"attn_implementation": "flash_attention_2"}, "attention": (attention("flash_attn2"),)}, FINE,
         "flash_attention_2 requested, 16 of 16 layers ran it",
     ),
     "flash asked, eager ran": (
@@ -270,29 +275,50 @@ def test_settings_that_only_look_otherwise_are_the_same() -> None:
     assert differing(given, {"gradient_clipping": 1.0, "bf16": True}) == ({}, {})
 
 
-def test_without_an_update_only_the_ending_is_told() -> None:
-    seen = report(steps=None, ended=Ended("finished"))
-    told = findings(audit(seen))
-    assert [one.name for one in told] == ["no_update"]
-    assert "no torch optimizer made a step" in told[0].text
+UNTRAINED: dict[str, tuple[Severity, str, dict[str, Any]]] = {
+    "no_update": (WRONG, "no torch optimizer made a step", {"steps": None, "ended": Ended("finished")}),
+}
+
+
+@pytest.mark.parametrize("name", UNTRAINED)
+def test_without_an_update_only_the_ending_is_told(name: str) -> None:
+    severity, words, changes = UNTRAINED[name]
+    (one,) = findings(audit(report(**changes)))
+    assert (one.name, one.severity, words in one.text) == (name, severity, True)
+    assert found(name) is None
 
 
 def test_a_command_without_python_is_told_as_one() -> None:
-    from bench.audit.whole import put_together
-
     told = findings(put_together([], command="true", status=3, ended="exit status 3", steps_asked=20))
     assert [one.name for one in told] == ["ending", "no_update"]
     assert told[0].text == "the command ended with exit status 3"
 
 
-def test_ranks_that_differ_or_are_silent_are_told() -> None:
-    full = report(rank=1, world_size=3, memory=changed(MEMORY, peak_bytes=40 * GIB), **data(wait_share=0.5))
-    ranks = report(world_size=3), full
-    assert "rank 1 needs 40.0 GiB" in found("uneven_ranks", *ranks).text  # type: ignore[union-attr]
-    assert "rank 1 waits" in found("uneven_data", *ranks).text  # type: ignore[union-attr]
-    assert "ranks 2 left" in found("silent_ranks", *ranks).text  # type: ignore[union-attr]
-    assert found("uneven_ranks", report(world_size=2), report(rank=1, world_size=2)) is None
-    assert found("silent_ranks", report(world_size=2), report(rank=1, world_size=2)) is None
+def test_of_ranks_that_failed_before_an_update_their_own_error_is_told_and_not_the_launchers() -> None:
+    launcher = report(steps=None, ended=Ended("raised", "ChildFailedError", "====="), script="torchrun")
+    rank = report(steps=None, ended=Ended("raised", "ValueError", "no such file"), launched_by=("torchrun",), world_size=2)
+    one = found("ending", launcher, rank)
+    assert one is not None
+    assert "(ValueError: no such file)" in one.text
+
+
+PAIR = report(world_size=2), report(rank=1, world_size=2)
+RANKED: dict[str, tuple[Severity, str, tuple[Audited, ...], tuple[Audited, ...]]] = {
+    "uneven_ranks": (LOOK, "rank 1 needs 40.0 GiB", (PAIR[0], changed(PAIR[1], **memory(peak_bytes=40 * GIB))), PAIR),
+    "uneven_data": (LOOK, "rank 1 waits", (PAIR[0], changed(PAIR[1], **data(wait_share=0.5))), PAIR),
+    "silent_ranks": (WRONG, "ranks 1 left", PAIR[:1], PAIR),
+    "several_trainings": (LOOK, "made 2 trainings", (report(steps=changed(STEPS, seen=9)), report()), (report(),)),
+}
+"""Name, then its gravity and words, the reports that show it, and those that do not."""
+
+
+@pytest.mark.parametrize("name", RANKED)
+def test_what_several_reports_show_together_is_told(name: str) -> None:
+    severity, words, showing, quiet = RANKED[name]
+    one = found(name, *showing)
+    assert one is not None
+    assert (one.severity, words in one.text) == (severity, True), one
+    assert found(name, *quiet) is None
 
 
 def test_of_several_trainings_the_longest_is_told() -> None:
@@ -300,7 +326,6 @@ def test_of_several_trainings_the_longest_is_told() -> None:
     made = audit(short, report())
     assert made.steps is not None
     assert made.steps.seen == 20
-    assert found("several_trainings", short, report()) is not None
 
 
 def test_the_gravest_comes_first() -> None:
@@ -323,3 +348,9 @@ def test_no_config_is_needed() -> None:
         )
         == ()
     )
+
+
+def test_answers_are_kinds_that_a_probe_tells() -> None:
+    told = {kind for kinds in ANSWERS.values() for kind in kinds}
+    assert told <= ATTENTION_KINDS.keys()
+    assert {kind for kind, _ in (*_OPERATORS, *_KERNELS)} <= ATTENTION_KINDS.keys()

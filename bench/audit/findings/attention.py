@@ -11,7 +11,7 @@ from bench.audited import ATTENTION_KINDS
 ANSWERS: Mapping[str, tuple[str, ...]] = {
     "eager": ("eager",),
     "sdpa": ("sdpa_flash", "sdpa_cudnn", "sdpa_efficient", "sdpa_math"),
-    "flash_attention_2": ("flash_attn",),
+    "flash_attention_2": ("flash_attn2",),
     "flash_attention_3": ("flash_attn3",),
     "flash_attention_4": ("flash_attn4",),
     "flex_attention": ("flex",),

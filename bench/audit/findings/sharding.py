@@ -94,8 +94,8 @@ def _deepspeed(seen: Audited, engine: DeepSpeed) -> Iterator[Finding]:
     if engine.skipped_steps and seen.steps is not None:
         share = engine.skipped_steps / seen.steps.seen
         text = f"DeepSpeed left out {engine.skipped_steps} of {seen.steps.seen} updates: gradients overflow"
-        made = wrong if share > 0.5 else look
-        yield made("skipped_steps", text, "bf16 needs no loss scale", skipped=engine.skipped_steps, updates=seen.steps.seen)
+        numbers = {"skipped": engine.skipped_steps, "updates": seen.steps.seen}
+        yield (wrong if share > 0.5 else look)("skipped_steps", text, "bf16 needs no loss scale", **numbers)
 
 
 def _listed(found: Mapping[str, str], join: str = " ") -> str:

@@ -1,16 +1,28 @@
-"""A decoder of a billion random weights on a GPU, trained in the ways that people ask about. python billion.py WAY, one of `WAYS`."""
+"""A decoder of a billion random weights on a GPU, trained in the ways that people ask about.
+
+python billion.py WAY, one of `WAYS`. `--block N` prints what each N steps took, with one wait for the GPU; `--after FILE` trains once that
+file is there.
+"""
 
 from __future__ import annotations
 
-import sys
+import argparse
+import time
+from pathlib import Path
 
 import torch
 from transformers import BitsAndBytesConfig, LlamaConfig, LlamaForCausalLM
 
-WAYS = ("sdpa", "flash", "liger", "adam8bit", "qlora")
-way = sys.argv[1]
-if way not in WAYS:
-    sys.exit(f"unknown way {way}: {', '.join(WAYS)}")
+WAYS = ("sdpa", "flash", "liger", "adam8bit", "qlora", "all", "lies")
+"""`all` is FlashAttention-2, Liger, 8-bit AdamW and checkpoints; `lies` asks for FlashAttention-2, in whose place SDPA was put."""
+parser = argparse.ArgumentParser()
+parser.add_argument("way", choices=WAYS)
+parser.add_argument("--batch", type=int, default=2)
+parser.add_argument("--steps", type=int, default=40)
+parser.add_argument("--block", type=int, default=0)
+parser.add_argument("--after", type=Path)
+given = parser.parse_args()
+way = given.way
 torch.manual_seed(0)
 config = LlamaConfig(
     hidden_size=2048,
@@ -20,12 +32,17 @@ config = LlamaConfig(
     num_key_value_heads=8,
     vocab_size=128256,
     tie_word_embeddings=True,
-    attn_implementation="flash_attention_2" if way == "flash" else "sdpa",
+    attn_implementation="flash_attention_2" if way in ("flash", "all", "lies") else "sdpa",
 )
-if way == "liger":
+if way in ("liger", "all"):
     from liger_kernel.transformers import apply_liger_kernel_to_llama
 
     apply_liger_kernel_to_llama()
+if way == "lies":
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    ALL_ATTENTION_FUNCTIONS["flash_attention_2"] = sdpa_attention_forward
 with torch.device("cuda"):
     torch.set_default_dtype(torch.bfloat16)
     model = LlamaForCausalLM(config)
@@ -45,18 +62,26 @@ if way == "qlora":
     model = get_peft_model(model, LoraConfig(r=16, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"]))
 model.train()
 learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
-if way == "adam8bit":
+if way in ("adam8bit", "all"):
     import bitsandbytes
 
     model.gradient_checkpointing_enable()
     optimizer: torch.optim.Optimizer = bitsandbytes.optim.AdamW8bit(learned, lr=1e-5)
 else:
     optimizer = torch.optim.AdamW(learned, lr=1e-5)
-for step in range(40):
-    ids = torch.randint(0, 128256, (2, 2048), device="cuda")
+while given.after is not None and not given.after.exists():
+    time.sleep(0.02)
+began = time.perf_counter()
+for step in range(1, given.steps + 1):
+    ids = torch.randint(0, 128256, (given.batch, 2048), device="cuda")
     loss = model(input_ids=ids, labels=ids).loss
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
-    if step % 5 == 0:
+    if given.block and step % given.block == 0:
+        torch.cuda.synchronize()
+        now = time.perf_counter()
+        print(f"steps to {step}: {(now - began) / given.block:.6f} s each", flush=True)
+        began = now
+    elif not given.block and step % 5 == 1:
         print(f"step {step} loss {loss.item():.3f}", flush=True)
