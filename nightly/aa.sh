@@ -1,7 +1,7 @@
 #!/bin/sh
 # The false alarms of this machine: the same code measured twice, and compared. Nothing changes in between, so every row that comes out better
 # or worse is one. Then twenty thousand nights are drawn from the processes, without a change and with one: false alarms and power of the
-# whole nightly judgement. 872 processes of about a second, so a quarter of an hour on one GPU, and eight minutes on two.
+# whole nightly judgement. 872 processes of less than a second, so a quarter of an hour on one GPU, and half of it on two.
 #
 #   [GPUS=2] nightly/aa.sh [more words for `bench run`, such as --device cuda:1]
 #   PARTS=cpu nightly/aa.sh --device cpu
@@ -36,8 +36,9 @@ measure() { # `exec` or nothing, the label, words for `bench run`
     esac
 }
 
-for half in 1 2; do
-    for part in $parts; do
+# Both halves of a part, then the next: where a call is cut off, the parts before are whole.
+for part in $parts; do
+    for half in 1 2; do
         if [ "$gpus" -eq 1 ]; then
             measure "" "$name-$part-$half-0" --profile "$part" "$@"
             continue

@@ -15,6 +15,8 @@ MATMUL_SIZE = 8192
 COPY_ELEMENTS = 2**30
 WORKLOADS = ("matmul", "copy")
 COPY_DTYPE = "bf16"
+MOST_TRIALS = 5
+"""More processes of a canary tell no more of the machine, however many the suite's own cases have."""
 
 
 def canary_cases(cases: Sequence[Case]) -> tuple[Case, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bench.records import Case, Protocol, Reply, Trial
-from bench.run.canaries import canary_cases
+from bench.run.canaries import MOST_TRIALS, canary_cases
 from bench.run.options import RunOptions
 from bench.run.order import Share, order
 from bench.run.preflight import PREFLIGHT, preflight
@@ -138,7 +138,7 @@ def make_plan(
     groups = _groups(trials)
     if options.canaries and trials:
         later = max(trial.block for trial in trials) + 1
-        first = order(canary_cases(expansion.cases), protocol.trials, seed)
+        first = order(canary_cases(expansion.cases), min(protocol.trials, MOST_TRIALS), seed)
         arm = part.canary_arm if part else "-"
         trials = (*(dataclasses.replace(trial, block=later + trial.block, arm=arm) for trial in first), *trials)
     searching = None

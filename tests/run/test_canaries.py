@@ -63,3 +63,10 @@ def test_a_canary_cannot_be_measured_alone_and_the_error_says_what_measures_it(t
     (row,) = (row for row in laboratory.run().results if row.case == CANARY)
     with Store.open(laboratory.database) as store, pytest.raises(SelectionError, match=r"is a canary.*bench run .*lab\.yaml"):
         rerun(row.id, store)
+
+
+def test_a_canary_has_five_trials_at_most_and_otherwise_as_many_as_the_rest(tmp_path: Path) -> None:
+    laboratory = Laboratory(tmp_path, ["eager"])
+    for trials, of_the_canary in ((3, 3), (20, 5)):
+        plan, _, _ = laboratory.plan(dataclasses.replace(laboratory.options, trials=trials))
+        assert [trial.case == CANARY for trial in plan.trials] == [True] * of_the_canary + [False] * trials
