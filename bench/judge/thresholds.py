@@ -75,10 +75,12 @@ RULES: Mapping[str, Rule] = {
     "state_bytes": Rule(Manner.EXACT, 0.0, 0.0),
     "output_error": Rule(Manner.NUMERIC, 0.25, 0.25),
     "update_error": Rule(Manner.NUMERIC, 0.25, 0.25),
-    ERROR_SHARE: Rule(Manner.NUMERIC, 1.0, 1.0, 0.1),
+    ERROR_SHARE: Rule(Manner.NUMERIC, 2.0, 2.0, 0.1),
 }
 """`error_share` is made of the checks: the largest error as a share of its limit. Inputs are drawn anew in each run, so an error may
-double by chance, and one far below its limit is rounding."""
+double by chance, and one far below its limit is rounding. Its log has a standard deviation of 0.17 between runs of one attention kernel on
+an H200 (forward and backward; 0.10 forward alone), each side is one process, and 1 of 61 pairs came near twice: a factor of 2 would cry
+wolf in one row of two hundred, a factor of 3 in one of a hundred thousand."""
 
 
 def absolute_floor(metric: str, workload: str) -> float:

@@ -12,11 +12,12 @@ from enum import StrEnum
 
 from bench.records import Case, fingerprint
 
-JUDGING_VERSION = 3
+JUDGING_VERSION = 4
 """Raised when a rule or a threshold changes what a verdict says. 1: Welch on logs of process medians, 99 % interval outside the band,
 Benjamini-Hochberg at 5 % over all rows; equivalence by two one-sided tests (90 % interval within 5 %); exact rules for memory. 2: a suspect
 of a night is decided by measuring it again in turn with the last good version, where that can be done. 3: a night at a level that the
-series has been at and come back from is no suspect by itself."""
+series has been at and come back from is no suspect by itself. 4: an error as a share of its limit must have grown threefold to be worse,
+not twofold."""
 
 
 class Word(StrEnum):

@@ -185,8 +185,10 @@ def test_every_byte_of_weights_counts() -> None:
     assert reading([4096.0], [4095.0], "weight_bytes").word is Word.BETTER
 
 
-def test_an_error_that_wanders_with_its_inputs_is_the_same_and_one_that_doubles_near_its_limit_is_worse() -> None:
-    assert reading([0.20], [0.35], "error_share").word is Word.SAME
+def test_an_error_that_wanders_with_its_inputs_is_the_same_and_one_that_grows_threefold_towards_its_limit_is_worse() -> None:
+    # What other inputs did to one kernel's error on an H200, and somewhat more.
+    assert reading([0.185], [0.352], "error_share").word is Word.SAME
+    assert reading([0.185], [0.45], "error_share").word is Word.SAME
     assert reading([0.001], [0.05], "error_share").word is Word.SAME
     assert reading([0.20], [0.75], "error_share").word is Word.WORSE
     assert reading([0.010, 0.011, 0.012], [0.012, 0.013, 0.011], "output_error").word is Word.SAME
