@@ -128,8 +128,8 @@ def culprit(
     """The rank that decides a trial which did not end well, and its return code.
 
     First a rank that died without a reply, as the launcher saw it; then the gravest reply, the earliest among equals; then one that left
-    without a reply and a bad exit status, where all others only lost it; then, on a time-out, the rank that lags behind: the others wait
-    for it. Of ranks in one phase it is the one that does not stand in a collective.
+    without a reply and a bad exit status, where all others only lost it or waited for it; then, on a time-out, the rank that lags behind:
+    the others wait for it. Of ranks in one phase it is the one that does not stand in a collective.
     """
     silent = [rank for rank, reply in replies.items() if reply is None]
     bad = {rank: reply for rank, reply in replies.items() if reply is not None and reply.status is not Status.OK}
@@ -138,7 +138,7 @@ def culprit(
         for failure in failures:
             if replies.get(failure.rank) is None and not (own and failure.returncode in _ENDED_BY_OTHERS):
                 return failure.rank, failure.returncode
-    left = outcome.end is End.BY_ITSELF and bool(silent)
+    left = [rank for rank in silent if outcome.end is End.BY_ITSELF or rank in outcome.gone]
     if own or (bad and not left):
 
         def gravity(rank: int) -> tuple[bool, int, float]:
@@ -147,4 +147,6 @@ def culprit(
 
         return min(bad, key=gravity), 0
     stood = stacks or {}
-    return min(silent, key=lambda rank: (len(phases[rank]), _waits(stood.get(rank, ())), rank)), outcome.ended_as.returncode
+    # Who was gone before the others were ended for it left by itself; a bad exit status the launcher would have seen.
+    returncode = 0 if outcome.end is End.RANK_FAILED and left else outcome.ended_as.returncode
+    return min(left or silent, key=lambda rank: (len(phases[rank]), _waits(stood.get(rank, ())), rank)), returncode

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.run.forkserver import Ended, ForkServer
 from bench.run.oom import oom_kills
-from bench.run.traces import LOG_LIMIT_BYTES, failed_ranks, log_bytes
+from bench.run.traces import LOG_LIMIT_BYTES, failed_ranks, gone_ranks, log_bytes
 
 _LOOK_EVERY_S = 0.1
 _GRACE_S = 1.0
@@ -27,7 +27,7 @@ class End(StrEnum):
     FLOOD = "flood"
     INTERRUPT = "interrupt"
     RANK_FAILED = "rank_failed"
-    """A rank said that it had failed, and others did not end within `RANK_GRACE_S`."""
+    """A rank said that it had failed, or left without a word, and others did not end within `RANK_GRACE_S`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,8 @@ class Outcome:
     ended: float
     oom_killed: bool = False
     """The kernel killed some process for memory meanwhile."""
+    gone: tuple[int, ...] = ()
+    """Ranks that had left without a word when the others were ended for it."""
 
 
 def watch(
@@ -63,6 +65,7 @@ def watch(
     requested += server.prepared_s  # is neither in the trial's time-out nor among its costs
     end = End.BY_ITSELF
     rank_failed: float | None = None
+    gone: tuple[int, ...] = ()
     while True:
         left_s = requested + timeout_s - time.monotonic()
         ended_as = server.wait(min(_LOOK_EVERY_S, max(0.0, left_s)))
@@ -74,12 +77,16 @@ def watch(
             end = End.TIMEOUT
         elif log_bytes(directory) > LOG_LIMIT_BYTES:
             end = End.FLOOD
-        elif world_size > 1 and rank_failed is None and failed_ranks(directory, world_size):
-            rank_failed = time.monotonic()
-        elif rank_failed is not None and time.monotonic() - rank_failed > RANK_GRACE_S:
-            end = End.RANK_FAILED
+        elif world_size > 1:
+            gone = gone_ranks(directory, world_size)
+            if not gone and not failed_ranks(directory, world_size):
+                rank_failed = None  # it has replied since, or was only about to lock its file
+            elif rank_failed is None:
+                rank_failed = time.monotonic()
+            elif time.monotonic() - rank_failed > RANK_GRACE_S:
+                end = End.RANK_FAILED
         if end is not End.BY_ITSELF:
             ended_as = server.end_trial(_GRACE_S)
             break
     ended = time.monotonic()
-    return Outcome(end, ended_as, requested, ended, oom_killed=oom_kills() > kills_before)
+    return Outcome(end, ended_as, requested, ended, oom_killed=oom_kills() > kills_before, gone=gone)

@@ -5,6 +5,7 @@ A trial's directory is written by another process, which may have died in the mi
 
 from __future__ import annotations
 
+import fcntl
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,6 +67,25 @@ def failed_ranks(directory: Path, world_size: int) -> tuple[int, ...]:
         for rank in range(world_size)
         if (directory / f"reply.{rank}.json").exists() and (reply := read_reply(directory, rank)) and reply.status is not Status.OK
     )
+
+
+def gone_ranks(directory: Path, world_size: int) -> tuple[int, ...]:
+    """The ranks whose process has ended, in whatever way, without a reply."""
+    return tuple(
+        rank
+        for rank in range(world_size)
+        if not (directory / f"reply.{rank}.json").exists() and _let_go_of(directory / f"stack.{rank}")
+    )
+
+
+def _let_go_of(path: Path) -> bool:
+    """Whether the file is there and its process no longer holds it locked."""
+    try:
+        with path.open("r+b") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False  # not there yet, or held
+    return True
 
 
 def _clean_strings(data: Json) -> Json:

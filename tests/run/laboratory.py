@@ -128,6 +128,14 @@ BODIES = {
         time.sleep(600)  # as one that waits for it over NCCL, which does not notice
     return attention
 """,
+    "second_rank_leaves_first_hangs": """
+    import os, time
+    def attention(q, k, v):
+        if os.environ["RANK"] == "1":
+            os._exit(0)
+        time.sleep(600)
+    return attention
+""",
     "second_rank_hangs": """
     import os, time, torch
     def attention(q, k, v):

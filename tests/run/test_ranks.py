@@ -15,7 +15,14 @@ from bench.run.supervisor import End, Outcome
 from bench.run.traces import Phase, RankFailure
 from tests.run.laboratory import QUICK, Laboratory, marked
 
-SUBJECTS = ["right", "second_rank_raises", "second_rank_raises_first_hangs", "second_rank_is_killed", "second_rank_hangs"]
+SUBJECTS = [
+    "right",
+    "second_rank_raises",
+    "second_rank_raises_first_hangs",
+    "second_rank_leaves_first_hangs",
+    "second_rank_is_killed",
+    "second_rank_hangs",
+]
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +35,7 @@ def summary(folder: Path) -> RunSummary:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))
         patch.setattr("tempfile.tempdir", None)
+        patch.setattr("bench.run.supervisor.RANK_GRACE_S", 1.5)
         protocol = QUICK.replace("timeout_s: 60", "timeout_s: 40")
         return Laboratory(folder, SUBJECTS, plugins=SUBJECTS, protocol=protocol, sweep="seq_len: [16], world_size: [2]").run()
 
@@ -64,6 +72,14 @@ def test_a_rank_that_fails_ends_the_trial_although_the_other_does_not_notice(row
     row = rows["second_rank_raises_first_hangs"]
     assert (row.status, row.rank, row.reason) == (Status.FAILED, 1, "rank 1: ArithmeticError: not on my rank")
     assert row.duration_s < 40.0  # the time-out
+
+
+@pytest.mark.slow
+def test_a_rank_that_leaves_without_a_word_ends_the_trial_although_the_other_waits_for_it(rows: dict[str, Result]) -> None:
+    row = rows["second_rank_leaves_first_hangs"]
+    assert (row.status, row.rank) == (Status.CRASHED, 1), row.reason
+    assert row.reason == "rank 1: ended with status 0 in phase first_call without a reply"
+    assert row.duration_s < 40.0
 
 
 @pytest.mark.slow
@@ -134,6 +150,14 @@ def test_a_rank_that_left_without_a_word_outweighs_those_that_lost_it() -> None:
     lost = Reply(Status.FAILED, "connection closed", error_type="bench.worker.team.PeerLostError")
     phases = {0: _reached("a", "b"), 1: _reached("a", "b")}
     assert culprit(_outcome(), {0: lost, 1: None}, phases, []) == (1, 0)
+
+
+def test_a_rank_that_was_gone_before_the_others_were_ended_is_the_culprit_and_left_by_itself() -> None:
+    phases = {0: _reached("a"), 1: _reached("a", "b")}
+    ended = dataclasses.replace(_outcome(End.RANK_FAILED), ended_as=Ended(-15), gone=(1,))
+    assert culprit(ended, {0: None, 1: None}, phases, []) == (1, 0)
+    lost = Reply(Status.FAILED, "connection closed", error_type="bench.worker.team.PeerLostError")
+    assert culprit(ended, {0: lost, 1: None}, phases, []) == (1, 0)
 
 
 def test_a_rank_that_the_watchdog_aborted_is_not_the_culprit_beside_one_that_has_a_reason() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from bench.records import Reply, Status, canonical_json, dump
 from bench.run.forkserver import Ended
 from bench.run.supervisor import End, watch
+from bench.run.traces import gone_ranks
 
 
 class Ranks:
@@ -40,6 +43,25 @@ def test_once_a_rank_has_failed_the_others_are_not_waited_for_until_the_time_out
     assert outcome.end is End.RANK_FAILED
     assert server.ended
     assert outcome.ended - outcome.requested < 30.0
+
+
+def test_once_a_rank_has_left_without_a_word_the_others_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over NCCL they would wait until the time-out: the launcher takes an exit status of 0 for a success."""
+    monkeypatch.setattr("bench.run.supervisor.RANK_GRACE_S", 0.0)
+    living = (
+        "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", living, str(tmp_path / "stack.0")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as first:
+        assert first.stdout is not None
+        first.stdout.readline()
+        assert gone_ranks(tmp_path, 2) == ()
+        (tmp_path / "stack.1").write_text("")
+        outcome = watch(Ranks(), tmp_path, world_size=2, timeout_s=30.0, stop=lambda: False)  # type: ignore[arg-type]
+        first.communicate()
+    assert (outcome.end, outcome.gone) == (End.RANK_FAILED, (1,))
+    assert gone_ranks(tmp_path, 2) == (0, 1)
 
 
 def test_a_rank_that_did_well_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
