@@ -122,6 +122,10 @@ def test_what_deepspeed_came_to_is_among_the_facts(ranks: list[dict[str, Any]]) 
     assert last["prefetch_bucket_size"] == 100_000
     assert (first["overlap_comm"], last["overlap_comm"]) == (False, True)  # its own defaults, worked out by the stage
     assert ranks[0]["zero1 fp32"]["facts"]["shm_comm"] is False
+    whole = json.loads(ranks[0]["zero2 fp16"]["facts"]["deepspeed_config"])
+    assert (whole["model_dtype"], whole["grad_accum_dtype"]) == ("torch.float16", "torch.float16")
+    assert whole["float16_config"]["loss_scale"] == 0.0  # it finds its own
+    assert whole["train_batch_size"] == 2 * whole["train_micro_batch_size_per_gpu"]
 
 
 def test_what_cannot_go_together_is_refused_in_words(ranks: list[dict[str, Any]]) -> None:

@@ -1,11 +1,13 @@
-"""DeepSpeed's configuration of a step: the whole of it is here, and everything else stays as DeepSpeed has it."""
+"""DeepSpeed's configuration of a step: the whole of it is here, everything else stays as DeepSpeed has it; and what it came to."""
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING, Any
 
 from bench.declare import Unsupported
+from bench.records import Scalar
 from bench.workloads.offloading import Offloading
 from bench.workloads.precision import Numerics
 
@@ -16,6 +18,19 @@ REFUSES = ["Type (fp16|bf16) is not supported on your device"]
 """DeepSpeed's words where a device does not compute in a dtype."""
 NEVER = 2**31 - 1
 """Steps between its reports."""
+SETTINGS = (
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+    "gradient_clipping",
+    "prescale_gradients",
+    "gradient_predivide_factor",
+    "gradient_allreduce_op",
+    "float16_config",
+    "bfloat16_config",
+    "aio_config",
+)
+"""Of the engine's configuration, beside ZeRO's own: what a step's numbers, bytes or time hang on. Releases lack some."""
 
 
 def configuration(parts: Parts, stage: int, *, nvme_folder: str | None) -> dict[str, Any]:
@@ -82,3 +97,22 @@ def _offloading(offloading: Offloading, stage: int, *, pinned: bool, folder: str
     if offloading.parameters != "none":
         section["offload_param"] = {"device": offloading.parameters, "pin_memory": pinned}
     return section
+
+
+def resolved(engine: Any) -> dict[str, Scalar]:
+    """As JSON what DeepSpeed came to: what it was given, with its own defaults and what it has worked out.
+
+    `deepspeed_zero`: ZeRO's settings; `deepspeed_config`: `SETTINGS`, and the dtypes it computes, sums gradients and sends in.
+    """
+    config = engine._config
+    settings = {name: getattr(config, name) for name in SETTINGS if hasattr(config, name)}
+    model, accumulated = engine.get_data_types()
+    dtypes = {"model_dtype": model, "grad_accum_dtype": accumulated, "communication_data_type": engine.communication_data_type}
+    return {"deepspeed_zero": _as_json(config.zero_config), "deepspeed_config": _as_json(settings | dtypes)}
+
+
+def _as_json(value: Any) -> str:
+    def plain(part: Any) -> Any:
+        return part.model_dump(mode="json") if hasattr(part, "model_dump") else str(part)
+
+    return json.dumps(value if isinstance(value, dict) else plain(value), sort_keys=True, default=plain)

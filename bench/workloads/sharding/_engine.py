@@ -22,7 +22,7 @@ from bench.workloads.offloading._files import StatesFolder
 from bench.workloads.precision import Numerics
 from bench.workloads.sharding import _group
 from bench.workloads.sharding._bytes import plain_tensors, stored_bytes
-from bench.workloads.sharding._config import configuration
+from bench.workloads.sharding._config import configuration, resolved
 from bench.workloads.sharding._holdings import LOOKED_AT_STEPS, findings_of, promise_of, state_tensors
 from bench.workloads.sharding._module import loss_module
 from bench.workloads.sharding._promise import EVERYTHING, Held, Promise
@@ -203,15 +203,14 @@ class Engine(Driver):
         self.close()
 
     def facts(self) -> dict[str, Scalar]:
-        """The settings that DeepSpeed came to, as JSON: what it was given, with its own defaults and what it has worked out."""
+        """The settings that DeepSpeed came to, and how the loss's scale went."""
         import deepspeed
 
-        resolved = self.engine._config.zero_config.model_dump(mode="json")
         scales = {"loss_scale_history": json.dumps(self.update.scales)} if self.update.scales_dynamically else {}
         return {
             **scales,
             "deepspeed": deepspeed.__version__,
-            "deepspeed_zero": json.dumps(resolved, sort_keys=True, default=str),
+            **resolved(self.engine),
             "deepspeed_optimizer": type(self.engine.optimizer).__name__,
             "shm_comm": bool(deepspeed.ops.__compatible_ops__.get("deepspeed_shm_comm", False)),
         }
