@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from bench.plan.spec import ModelSpec, PlanError, TrainSpec
+from bench.plan.predict import peak_bytes
+from bench.plan.spec import ModelSpec, PlanError, TrainSpec, ZeroOptions
+from bench.plan.weights import weights
 
 HF_ATTENTION: Mapping[str, str] = {
     "eager": "eager",
@@ -44,6 +47,12 @@ TUNE_OPTIMIZERS: Mapping[str, Mapping[str, Any]] = {
     "adamw8bit_ao": {"_component_": "torchao.optim.AdamW8bit"},
     "sgd": {"_component_": "torch.optim.SGD", "momentum": 0.9},
 }
+ZERO_SETTINGS: Mapping[str, str] = {
+    "reduce_bucket": "reduce_bucket_size",
+    "prefetch_bucket": "stage3_prefetch_bucket_size",
+    "persistence_threshold": "stage3_param_persistence_threshold",
+}
+"""Field of `ZeroOptions` to DeepSpeed's name for it."""
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 FUSED_SLOTS = ("rms_norm", "rope", "swiglu")
 
@@ -63,14 +72,27 @@ def settings(tool: str, model: ModelSpec, train: TrainSpec) -> str:
 
 def differences(tool: str, model: ModelSpec, train: TrainSpec) -> tuple[str, ...]:
     """What the tool does otherwise than the prediction has it, though no setting says so."""
-    if tool != "hf" or not train.optimizer.endswith("8bit_bnb") or train.adaptation != "full":
-        return ()
-    moments = 1 if train.optimizer.startswith("lion") else 2
-    more = moments * 3 * model.vocab_size * model.hidden_size
-    return (
-        "the Trainer has bitsandbytes keep the states of embeddings in fp32 (GlobalOptimManager, weight of nn.Embedding): "
-        f"{more / 2**30:.2f} GiB more than predicted",
-    )
+    found = []
+    if tool == "hf" and train.optimizer.endswith("8bit_bnb") and train.adaptation == "full":
+        moments = 1 if train.optimizer.startswith("lion") else 2
+        more = moments * 3 * model.vocab_size * model.hidden_size
+        found.append(
+            "the Trainer has bitsandbytes keep the states of embeddings in fp32 (GlobalOptimManager, weight of nn.Embedding): "
+            f"{more / 2**30:.2f} GiB more than predicted"
+        )
+    if tool in ("hf", "accelerate") and train.sharding == "ddp":
+        learned = sum(weight.total * weight.element_bytes for weight in weights(model, train) if weight.learns)
+        found.append(
+            f"DistributedDataParallel keeps gradients and buckets apart there, {learned / 2**30:.2f} GiB more than predicted, unless "
+            "accelerate's DistributedDataParallelKwargs(gradient_as_bucket_view=True) is passed in code"
+        )
+    if tool in ("hf", "accelerate") and train.sharding in ("fsdp2", "fsdp2_kept"):
+        root = peak_bytes(model, replace(train, sharding="fsdp2_root_unit"))
+        found.append(
+            "embedding and last layer are in FSDP's root unit there, whole on each GPU: with --sharding fsdp2_root_unit, which is that, "
+            f"{root / 2**30:.2f} GiB are predicted; in code, fully_shard on both of them before the model makes them units of their own"
+        )
+    return tuple(found)
 
 
 def _yaml(data: Mapping[str, Any]) -> str:
@@ -103,10 +125,14 @@ def hf(model: ModelSpec, train: TrainSpec) -> dict[str, Any]:
     if train.checkpointing != "none":
         options = _taken("the Trainer", "checkpointing", train.checkpointing, HF_CHECKPOINTS)
         arguments["gradient_checkpointing_kwargs"] = dict(options)
-    if train.sharding == "fsdp2":
+    if train.sharding.startswith("fsdp2"):
         layer = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}[model.architecture]
         arguments["fsdp"] = "full_shard auto_wrap" + (" offload" if train.offload == "parameters" else "")
-        arguments["fsdp_config"] = {"fsdp_version": 2, "transformer_layer_cls_to_wrap": [f"{layer}DecoderLayer"]}
+        arguments["fsdp_config"] = {
+            "fsdp_version": 2,
+            "transformer_layer_cls_to_wrap": [f"{layer}DecoderLayer"],
+            "reshard_after_forward": train.sharding != "fsdp2_kept",
+        }
     loaded: dict[str, Any] = {
         "dtype": {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}[_loaded_dtype(train)],
         "attn_implementation": _taken("transformers", "attention", train.attention, HF_ATTENTION),
@@ -121,7 +147,7 @@ def hf(model: ModelSpec, train: TrainSpec) -> dict[str, Any]:
 
 def _loaded_dtype(train: TrainSpec) -> str:
     """Sharded training in 16 bits with fp32 copies starts from fp32 weights under FSDP2, from 16-bit ones under DeepSpeed."""
-    return "fp32" if train.sharding == "fsdp2" and train.master_bytes else train.numerics.weights
+    return "fp32" if train.sharding.startswith("fsdp2") and train.master_bytes else train.numerics.weights
 
 
 def _hf_precision(train: TrainSpec) -> dict[str, Any]:
@@ -161,8 +187,12 @@ def deepspeed(train: TrainSpec) -> dict[str, Any]:
         raise PlanError(f"DeepSpeed is for sharding zero1, zero2 and zero3, not for {train.sharding}")
     stage = int(train.sharding[-1])
     zero: dict[str, Any] = {"stage": stage}
-    if train.reduce_bucket is not None:
-        zero["reduce_bucket_size"] = train.reduce_bucket
+    usual = ZeroOptions()
+    for field, setting in ZERO_SETTINGS.items():
+        if getattr(train.zero, field) != getattr(usual, field) and (stage == 3 or not setting.startswith("stage3")):
+            zero[setting] = getattr(train.zero, field)
+    if train.zero.overlap_comm != usual.overlap_comm:
+        zero["overlap_comm"] = train.zero.overlap_comm == "on"
     if train.offload != "none":
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if train.offload == "parameters":
@@ -190,12 +220,12 @@ def accelerate(train: TrainSpec) -> dict[str, Any]:
         "num_machines": 1,
         "num_processes": train.world_size,
     }
-    if train.sharding == "fsdp2":
+    if train.sharding.startswith("fsdp2"):
         found["distributed_type"] = "FSDP"
         found["fsdp_config"] = {
             "fsdp_version": 2,
             "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-            "fsdp_reshard_after_forward": True,
+            "fsdp_reshard_after_forward": train.sharding != "fsdp2_kept",
             "fsdp_offload_params": train.offload == "parameters",
             "fsdp_activation_checkpointing": train.checkpointing == "full",
         }

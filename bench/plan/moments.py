@@ -19,7 +19,8 @@ from bench.plan.layer import INPUT, decoder_layer, dims_of, last_norm
 from bench.plan.loss import loss
 from bench.plan.residents import Residents, residents
 from bench.plan.rounding import slack_bytes
-from bench.plan.sharding import Sharding, sharded
+from bench.plan.sharding import sharded
+from bench.plan.shares import Leaves, Sharding
 from bench.plan.sources import source_of
 from bench.plan.spec import ModelSpec, TrainSpec
 from bench.plan.tape import CHECKPOINT, GRADIENT, SAVED, Alive, Replay, Tape
@@ -71,8 +72,9 @@ class Step:
         self.model, self.train, self.target = model, train, target
         self.dims: Dims = dims_of(model, train)
         whole = residents(model, train, self.dims, cuda=target.cuda)
-        self.sharding: Sharding = sharded(model, train, self.dims, whole)
+        self.sharding: Sharding = sharded(model, train, whole, cuda=target.cuda)
         self.residents: Residents = self.sharding.residents
+        self._shares: dict[int, tuple[Alive, ...]] = {}
         self.layers: list[_Part] = self._layers()
         self.norm = self._part("last norm", last_norm(model, train, self.dims, cuda=target.cuda), 1)
         self.loss = self._part("loss", loss(model, train, self.dims, cuda=target.cuda), 1)
@@ -94,7 +96,7 @@ class Step:
     def _part(self, name: str, tape: Tape, count: int) -> _Part:
         place = self.target.in_place
         backward = tape.backward(in_place=place)
-        accumulated = tape.backward(in_place=place, accumulated=True) if self.train.accumulation > 1 else backward
+        accumulated = tape.backward(in_place=place, accumulated=True) if self._adds else backward
         return _Part(name, count, tape.forward(saving=True), backward, accumulated, ())
 
     def _checkpointed(self, tape: Tape) -> _Part:
@@ -107,9 +109,14 @@ class Step:
         cached = tuple(Alive(of.name, of.size, of.formula, of.part, SAVED) for of in tape.cached)
         backward = tape.backward(in_place=place, again=True, kept=keeping)
         accumulated = backward
-        if self.train.accumulation > 1:
+        if self._adds:
             accumulated = tape.backward(in_place=place, again=True, kept=keeping, accumulated=True)
         return _Part("layer", self.model.layers, replace(forward, left=left), backward, accumulated, cached, offloaded)
+
+    @property
+    def _adds(self) -> bool:
+        """Whether some backward lets go of each gradient of a weight at once: added to one that is there, or copied into a buffer."""
+        return self.train.accumulation > 1 or self.sharding.leaves is Leaves.NOTHING
 
     @property
     def host_bytes(self) -> int:
@@ -122,12 +129,15 @@ class Step:
         for candidate in self._candidates():
             if candidate.phase not in highest or candidate.size > highest[candidate.phase].size:
                 highest[candidate.phase] = candidate
-        update = max(self.residents.updates(), key=lambda moment: moment.size_bytes)
-        return (*(self._moment(candidate) for candidate in highest.values()), update)
+        found = {phase: self._moment(candidate) for phase, candidate in highest.items()}
+        for moment in self.sharding.updates:
+            if moment.phase not in found or moment.size_bytes > found[moment.phase].size_bytes:
+                found[moment.phase] = moment
+        return tuple(found.values())
 
     def highest_bytes(self) -> int:
         """The peak, without the allocator's rounding."""
-        update = max(moment.size_bytes for moment in self.residents.updates())
+        update = max(moment.size_bytes for moment in self.sharding.updates)
         return max(update, *(candidate.size for candidate in self._candidates()))
 
     def _candidates(self) -> list[_Candidate]:
@@ -142,7 +152,7 @@ class Step:
         chain, before = [*self.layers, self.norm], self._before() if accumulated else []
         yield from self._forward(resident, chain, where, before)
         saved = [part.forward.left for part in chain]
-        yield self._candidate("loss" + where, "loss", resident, saved, self.loss.forward, [*self._shared(), *before])
+        yield self._candidate("loss" + where, "loss", resident, saved, self.loss.forward, [*self._shared(), *before], "loss")
         yield from self._backward(resident, chain, where, accumulated)
 
     def _forward(
@@ -152,12 +162,14 @@ class Step:
         last = {id(part): index for index, part in enumerate(chain)}
         of_first = any(alive.name == INPUT for alive in chain[0].forward.left)
         held = Alive("embedding output", self.dims.size("x·h·t"), "x·h·t", "embedding", "temporary")
-        for index in sorted(set(last.values())):
+        gathered = {0} if "gather:first layer" in self.sharding.during else set()
+        for index in sorted({*last.values(), *gathered}):
             saved = [part.forward.left for part in chain[:index]] + [part.cached for part in chain[:index]]
             shared = [*self._shared(), *before, *([] if index == 0 or of_first else [held])]
-            yield self._candidate(
-                f"{chain[index].name} {index + 1}{where}", "forward", resident, saved, chain[index].forward, shared
-            )
+            name = f"{chain[index].name} {index + 1}{where}"
+            part = self._place(index)
+            yield self._candidate(name, "forward", resident, saved, chain[index].forward, shared, part)
+            yield from self._between("gather", f"weights of {name} gathered", "forward", resident, saved, part)
 
     def _backward(self, resident: tuple[Term, ...], chain: Sequence[_Part], where: str, accumulated: bool) -> Iterable[_Candidate]:
         parts = [*chain, self.loss]
@@ -168,18 +180,59 @@ class Step:
             part = parts[index]
             left = [other.forward.left for other in parts[:index]] + self._behind(parts[index + 1 :], accumulated)
             name = part.name if part.count == 1 else f"{part.name} {index + 1}"
-            replay = part.accumulated if accumulated else part.backward
-            yield self._candidate(f"backward of {name}{where}", "backward", resident, left, replay, self._shared())
+            replay = part.accumulated if accumulated or self.sharding.leaves is Leaves.NOTHING else part.backward
+            place = self._place(index)
+            yield self._candidate(f"backward of {name}{where}", "backward", resident, left, replay, self._shared(), place)
+            if part is self.loss:
+                kept = [*left, part.forward.left]
+                yield from self._between("gather", f"weights of {name} gathered{where}", "backward", resident, kept, place)
+            sent = [other.forward.left for other in parts[:index]] + self._behind(parts[index + 1 :], accumulated, sent=True)
+            yield from self._between("scatter", f"gradients of {name} sent{where}", "backward", resident, sent, place)
         behind = self._behind(parts, accumulated)
-        yield self._candidate(f"backward of the embedding{where}", "backward", resident, behind, self._embedding(), [], "last")
+        yield self._candidate(f"backward of the embedding{where}", "backward", resident, behind, self._embedding(), [], "embedding")
+        sent = self._behind(parts, accumulated, sent=True)
+        yield from self._between("scatter", f"gradients of the embedding sent{where}", "backward", resident, sent, "embedding")
 
-    def _behind(self, parts: Sequence[_Part], accumulated: bool) -> list[tuple[Alive, ...]]:
-        """Gradients that whole parts have left. Where they are shared out at once, only those outside the layers wait for the end."""
-        if accumulated:
+    def _place(self, index: int) -> str:
+        """Of a part in the chain, as `Sharding.during` names it."""
+        count = self.model.layers
+        if index >= count:
+            return "last norm" if index == count else "loss"
+        return "last layer" if index == count - 1 else "first layer" if index == 0 else "layer"
+
+    def _between(
+        self, kind: str, name: str, phase: str, resident: tuple[Term, ...], left: Sequence[Sequence[Alive]], place: str
+    ) -> Iterable[_Candidate]:
+        """A moment at which no part is at work, if there is one in this place."""
+        during = self.sharding.at(f"{kind}:{place}", *((f"{kind}:layer",) if place.endswith("layer") else ()))
+        if during:
+            terms = (*resident, *during)
+            shared = self._shared()
+            size = sum(term.size_bytes for term in terms) + sum(alive.size for group in (*left, shared) for alive in group)
+            yield _Candidate(name, phase, size, terms, left, tuple(shared))
+
+    def _behind(self, parts: Sequence[_Part], accumulated: bool, *, sent: bool = False) -> list[tuple[Alive, ...]]:
+        """Gradients that whole parts have left; `sent`: where those of the part before them are being sent, and are counted there."""
+        leaves = self.sharding.leaves
+        if leaves is Leaves.NOTHING or accumulated:
             return []
-        if self.sharding.keeps_gradients:
+        if leaves is Leaves.WHOLE:
             return [part.backward.left for part in parts]
-        return [part.backward.left for part in parts if part.count == 1 and self.train.sharding == "fsdp2"]
+        ends = [part for part in parts if part.name != "layer"]
+        waiting = ends if self.sharding.ends_wait or len(parts) == 1 else []
+        shares = [self._share(part) for part in parts if part.name == "layer" or not waiting]
+        counted_there = sent and (not self.sharding.ends_wait or len(parts) > self.model.layers)
+        return shares if counted_there else [*(part.backward.left for part in waiting), *shares]
+
+    def _share(self, part: _Part) -> tuple[Alive, ...]:
+        """What is left of a unit's gradients once they are shared out."""
+        if id(part) not in self._shares:
+            share, of = self.sharding.share
+            self._shares[id(part)] = tuple(
+                replace(alive, size=-(-alive.size * share // of), formula=f"({alive.formula})·{share}/{of}")
+                for alive in part.backward.left
+            )
+        return self._shares[id(part)]
 
     def _embedding(self) -> Replay:
         outer = Alive("gradient of embedding output", self.dims.size("x·h·t"), "x·h·t", "embedding", "temporary")
@@ -211,9 +264,10 @@ class Step:
         left: Sequence[Sequence[Alive]],
         replay: Replay,
         shared: Sequence[Alive],
-        buffers: str | None = None,
+        place: str,
     ) -> _Candidate:
-        during = self.sharding.during.get(buffers or phase, ())
+        kinds = (f"{phase}:{place}", *((f"{phase}:layer",) if place.endswith("layer") else ()))
+        during = self.sharding.at(*kinds, "last" if place == "embedding" else phase)
         size = sum(term.size_bytes for term in (*resident, *during)) + replay.highest
         size += sum(alive.size for group in (*left, shared) for alive in group)
         return _Candidate(name, phase, size, (*resident, *during), left, (*replay.at_highest, *shared))

@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.plan.moments import Step, Target
 from bench.plan.sources import strange_versions
-from bench.plan.spec import ModelSpec, PlanError, TrainSpec
+from bench.plan.spec import ModelSpec, PlanError, TrainSpec, ZeroOptions
 from bench.plan.terms import Prediction
 
 OFFLOAD_OF_SLOT: Mapping[str, str] = {"none": "none", "optimizer_cpu": "optimizer", "parameters_optimizer_cpu": "parameters"}
@@ -28,6 +28,8 @@ def predict(case_params: Mapping[str, Any], subject: Mapping[str, str], target: 
     model = ModelSpec(**{"name": str(case_params.get("model") or "model"), **sizes})
     known = {field.name for field in fields(TrainSpec)}
     said = {name: value for name, value in case_params.items() if name in known and value is not None}
+    if case_params.get("zero_options", "defaults") != "defaults":
+        said["zero"] = ZeroOptions(**{field.name: case_params[f"zero_{field.name}"] for field in fields(ZeroOptions)})
     subject = dict(subject)
     offloading = subject.pop("offloading", "none")
     if offloading not in OFFLOAD_OF_SLOT:
@@ -56,10 +58,7 @@ def _notes(model: ModelSpec, train: TrainSpec) -> tuple[str, ...]:
         notes.append(f"not in it: {UNKNOWN_WORKSPACES[train.attention]}")
     if train.linear_cross_entropy == "liger":
         notes.append("Liger's loss is taken to hold one buffer of logits a chunk, as the source of 0.8 reads")
-    if train.sharding != "none":
-        notes.append(
-            f"{train.sharding}: buffers are those of the library's defaults, read off its source; NCCL's own memory is not in it"
-        )
+    notes += _notes_of_sharding(train)
     if train.linear != "plain":
         notes.append(
             "the other weights stay as they are; PEFT's prepare_model_for_kbit_training would keep embedding and last layer in fp32"
@@ -71,3 +70,18 @@ def _notes(model: ModelSpec, train: TrainSpec) -> tuple[str, ...]:
     if model.sliding_window is not None and model.sliding_window < train.seq_len and train.attention != "eager":
         notes.append("the mask of a sliding window, which SDPA gets as a matrix, is not in it")
     return tuple(notes)
+
+
+def _notes_of_sharding(train: TrainSpec) -> tuple[str, ...]:
+    if train.sharding == "none":
+        return ()
+    found = [
+        f"{train.sharding}: buffers as the library's source has them, of the GPU that needs most; NCCL's own memory is not in it"
+    ]
+    if train.sharding.startswith("zero"):
+        bucket = train.zero.reduce_bucket
+        found.append(
+            f"buckets hold {bucket:,} weights, so {bucket * train.weight_bytes / 2**30:.2f} GiB each, whatever the model's size; "
+            "not in it: the copy of a bucket in which two shares meet"
+        )
+    return tuple(found)

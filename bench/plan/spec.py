@@ -23,7 +23,7 @@ CONFIG_FIELDS: Mapping[str, str] = {
     "vocab_size": "vocab_size",
 }
 """Field of a shape to the key of a config.json, where it must stand there."""
-SHARDINGS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp2")
+SHARDINGS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp2", "fsdp2_root_unit", "fsdp2_kept")
 OFFLOADS = ("none", "optimizer", "parameters")
 DTYPE_BYTES: Mapping[str, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 MODELLED: Mapping[str, tuple[str, ...]] = {
@@ -106,6 +106,26 @@ class ModelSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ZeroOptions:
+    """DeepSpeed's settings of ZeRO that memory depends on, as it has them by itself. Raises PlanError for what is not modelled."""
+
+    reduce_bucket: int = 500_000_000
+    """Elements, `reduce_bucket_size`: made whole, however small the model is."""
+    prefetch_bucket: int = 50_000_000
+    """Elements, `stage3_prefetch_bucket_size`."""
+    persistence_threshold: int = 100_000
+    """Elements up to which stage 3 divides no weight, `stage3_param_persistence_threshold`."""
+    overlap_comm: str = "default"
+    contiguous_gradients: bool = True
+
+    def __post_init__(self) -> None:
+        if self.reduce_bucket < 1 or self.prefetch_bucket < 0 or self.persistence_threshold < 0:
+            raise PlanError("buckets of ZeRO are counted in elements: the reduce bucket from 1, the others from 0")
+        if not self.contiguous_gradients:
+            raise PlanError("the memory model has no formulas for ZeRO without contiguous_gradients, which is DeepSpeed's default")
+
+
+@dataclass(frozen=True, slots=True)
 class TrainSpec:
     """One step of training on one of `world_size` GPUs. Raises PlanError for what cannot be, or has no formulas."""
 
@@ -131,8 +151,7 @@ class TrainSpec:
     sharding: str = "none"
     world_size: int = 1
     offload: str = "none"
-    reduce_bucket: int | None = None
-    """Elements of a bucket of gradients under ZeRO; None for what DeepSpeed does by itself."""
+    zero: ZeroOptions = ZeroOptions()
 
     def __post_init__(self) -> None:
         for field in ("seq_len", "batch", "accumulation", "world_size", "lora_rank"):
@@ -150,7 +169,7 @@ class TrainSpec:
                 f"sharding {self.sharding} and world size {self.world_size} do not go together: "
                 "one GPU has sharding none, several have one of " + ", ".join(SHARDINGS[1:])
             )
-        if self.offload == "parameters" and self.sharding not in ("zero3", "fsdp2"):
+        if self.offload == "parameters" and self.sharding != "zero3" and not self.sharding.startswith("fsdp2"):
             raise PlanError(f"parameters can be offloaded under zero3 and fsdp2 only, not under {self.sharding}")
         if self.offload == "optimizer" and self.sharding not in ("zero1", "zero2", "zero3"):
             raise PlanError(f"the optimizer can be offloaded by itself under zero1, zero2 and zero3, not under {self.sharding}")
@@ -171,8 +190,8 @@ class TrainSpec:
             )
         if self.sharding == "zero3" and self.linear != "plain":
             raise PlanError("ZeRO stage 3 cannot part weights that bitsandbytes has quantized here; use fsdp2 or zero2")
-        if self.sharding == "fsdp2" and self.optimizer.endswith("_bnb"):
-            raise PlanError(f"{self.optimizer} does not take the sharded tensors of fsdp2; adamw8bit_ao does")
+        if self.sharding.startswith("fsdp2") and self.optimizer.endswith("_bnb"):
+            raise PlanError(f"{self.optimizer} does not take the sharded tensors of {self.sharding}; adamw8bit_ao does")
         if self.dropout and self.attention == "flex":
             raise PlanError("FlexAttention has no dropout")
         if self.checkpointing == "selective" and self.rope == "liger":

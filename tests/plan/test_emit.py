@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import yaml
 
 from bench.plan import PlanError, TrainSpec, model_named
 from bench.plan.emit import accelerate, deepspeed, differences, hf, settings, torchtune
+from bench.plan.spec import ZeroOptions
 
 LLAMA = model_named("llama-3-8b")
 FUSED = {
@@ -125,7 +127,7 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         "world_size": 2,
         "precision": "bf16_master",
         "accumulation": 2,
-        "reduce_bucket": 100_000,
+        "zero": ZeroOptions(reduce_bucket=100_000),
     }
     said = {name: deepspeed(TrainSpec(sharding=name, **shared)) for name in ("zero1", "zero2", "zero3")}
     return run(ENGINE, said, tmp_path_factory.mktemp("engines"), **environment)
@@ -175,13 +177,26 @@ def test_what_the_trainer_does_otherwise_is_told_in_words() -> None:
     assert differences("torchtune", small, TrainSpec(seq_len=2048, optimizer="adamw8bit_bnb")) == ()
 
 
+def test_what_the_tools_do_of_sharding_by_themselves_is_told_in_words() -> None:
+    (buckets,) = differences("hf", LLAMA, TrainSpec(seq_len=128, sharding="ddp", world_size=2))
+    assert "gradient_as_bucket_view" in buckets
+    several = TrainSpec(seq_len=128, sharding="fsdp2", world_size=8, precision="bf16_master", attention="sdpa_flash")
+    (root,) = differences("accelerate", LLAMA, several)
+    assert "fsdp2_root_unit" in root
+    assert differences("hf", LLAMA, replace(several, sharding="fsdp2_root_unit")) == ()
+    assert differences("torchtune", LLAMA, several) == ()
+
+
 def test_offload_and_buckets_stand_in_deepspeeds_section_of_zero() -> None:
     train = TrainSpec(
-        seq_len=128, sharding="zero3", world_size=8, precision="bf16_master", offload="parameters", reduce_bucket=10**7
-    )
+        seq_len=128, sharding="zero3", world_size=8, precision="bf16_master", offload="parameters",
+        zero=ZeroOptions(reduce_bucket=10**7, persistence_threshold=0, overlap_comm="off"),
+    )  # fmt: skip
     zero = deepspeed(train)["zero_optimization"]
     assert zero["stage"] == 3
     assert zero["reduce_bucket_size"] == 10**7
+    assert (zero["stage3_param_persistence_threshold"], zero["overlap_comm"]) == (0, False)
+    assert "stage3_prefetch_bucket_size" not in zero
     assert zero["offload_optimizer"]["device"] == zero["offload_param"]["device"] == "cpu"
     assert hf(LLAMA, train)["TrainingArguments"]["deepspeed"]["zero_optimization"] == zero
 
