@@ -115,7 +115,7 @@ def plan(
     several = asked["world_size"] > 1
     train = TrainSpec(**chosen, sharding=sharding or ("fsdp2" if several else "none"))
     memory = _memory(gpu, gpu_memory)
-    ways = _ways(model, train, memory)
+    ways = _ways(model, train, memory, gpu, database)
     if (row or emit or figure) and row >= max(1, len(ways)):
         raise PlanError(
             f"there is no row {row}: rows are 0 to {max(0, len(ways) - 1)}" + ("" if ways else "; --gpu or --gpu-memory gives more")
@@ -137,7 +137,10 @@ def plan(
         say_json(_as_json(model, of_row, prediction, ways, memory))
         return 0
     _show(model, of_row, prediction, all_terms)
-    _show_ways(ways, memory)
+    if memory is not None:
+        from bench.cli.plan_ways import show
+
+        show(ways, memory, database)
     for words in prediction.notes:
         note(words)
     return 0
@@ -155,10 +158,11 @@ def _memory(gpu: str | None, gpu_memory: str | None) -> int | None:
     return named(gpu) if gpu else None
 
 
-def _ways(model: ModelSpec, train: TrainSpec, memory: int | None) -> tuple[Choice, ...]:
+def _ways(model: ModelSpec, train: TrainSpec, memory: int | None, gpu: str | None, database: str) -> tuple[Choice, ...]:
+    from bench.cli.plan_ways import measured_steps
     from bench.plan.fits import choices
 
-    return () if memory is None else choices(model, train, memory)
+    return () if memory is None else choices(model, train, memory, steps=measured_steps(database), gpu=gpu)
 
 
 def _draw(path: Path, model: ModelSpec, ways: tuple[Choice, ...], memory: int | None, title: str) -> None:
@@ -199,29 +203,6 @@ def _show(model: ModelSpec, train: TrainSpec, prediction: Prediction, all_terms:
             for term in sorted(peak.terms, key=lambda term: -term.size_bytes)
         ]
         say(table(("term", "category", "GiB", "formula", "source"), lines, right=[2]))
-
-
-def _show_ways(ways: tuple[Choice, ...], memory: int | None) -> None:
-    if memory is None:
-        return
-    say()
-    say(f"what fits into {memory / GIB:.1f} GiB (5 % of the peak and 0.6 GiB for the context set aside), by expected cost")
-    lines = [
-        (
-            str(index), "yes" if way.fits else "no", _gib(way.peak_bytes), f"{way.cost:.2f}",
-            "-" if way.longest_context is None else str(way.longest_context), "-" if way.largest_batch is None else str(way.largest_batch),
-            ", ".join(way.changes) or "as asked for",
-        )
-        for index, way in enumerate(ways)
-    ]  # fmt: skip
-    say(
-        table(
-            ("row", "fits", "peak GiB", "cost", "longest context", "largest batch", "switched on"),
-            lines,
-            right=range(2, 6),
-            widest=200,
-        )
-    )
 
 
 def _as_json(

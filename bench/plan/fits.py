@@ -1,18 +1,20 @@
-"""What fits, and what it is expected to cost: combinations in the order of a rule that is written down here.
+"""What fits, and what it is expected to cost: combinations by what was measured of them, else by a rule that is written down here.
 
 The rule is a factor of time for each technique: what is computed again by its share of a step's FLOPs (a full second forward is one part in
-three more), what is copied by what others have measured. They order the rows; they are no measurements, and fused kernels count as 1
-although they are faster. What changes what is learned (adapters, frozen weights) comes after everything that does not.
+three more), what is copied by what others have measured. Fused kernels count as 1 although they are faster, since all that is offered has
+them. Measured steps take the rule's place where they can be compared (`costs.py`). What changes what is learned (adapters, frozen weights)
+comes after everything that does not.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bench.plan.costs import Costs, MeasuredStep, costs
 from bench.plan.predict import peak_bytes
 from bench.plan.rounding import needed_bytes
 from bench.plan.spec import ModelSpec, PlanError, TrainSpec
@@ -29,7 +31,16 @@ FUSED: Mapping[str, str] = {
 CHECKPOINT_COST: Mapping[str, float] = {"none": 1.0, "selective": 1.05, "every_second": 7 / 6, "full": 4 / 3, "full_offloaded": 1.4}
 OPTIMIZER_COST: Mapping[str, float] = {"adamw_fused": 1.0, "adamw8bit_bnb": 1.02, "adamw8bit_ao": 1.02, "paged_adamw8bit_bnb": 1.1}
 ADAPTATION_COST: Mapping[str, float] = {"full": 1.0, "lora": 1.0, "qlora": 1.25}
-SHARDING_COST: Mapping[str, float] = {"none": 1.0, "ddp": 1.0, "zero1": 1.0, "zero2": 1.02, "fsdp2": 1.1, "zero3": 1.15}
+SHARDING_COST: Mapping[str, float] = {
+    "none": 1.0,
+    "ddp": 1.0,
+    "zero1": 1.0,
+    "zero2": 1.02,
+    "fsdp2_kept": 1.05,
+    "fsdp2": 1.1,
+    "fsdp2_root_unit": 1.1,
+    "zero3": 1.15,
+}
 OFFLOAD_COST: Mapping[str, float] = {"none": 1.0, "optimizer": 1.5, "parameters": 2.5}
 CONTEXT_STEP = 128
 LONGEST = 2**23
@@ -47,23 +58,37 @@ class Choice:
     fits: bool
     cost: float
     """Expected time of a step, in steps of everything switched off."""
+    measured: MeasuredStep | None
+    """What the cost rests on; None for the rule."""
     longest_context: int | None
     """At the same batch; None where not even the shortest fits, or the row is not searched."""
     largest_batch: int | None
     """At the same context."""
 
 
-def choices(model: ModelSpec, asked: TrainSpec, memory_bytes: int, *, most: int = 12) -> tuple[Choice, ...]:
-    """What was asked for, then what fits in the order of the rule, at most so many rows; where nothing fits, the smallest of all."""
+def choices(
+    model: ModelSpec,
+    asked: TrainSpec,
+    memory_bytes: int,
+    *,
+    most: int = 12,
+    steps: Iterable[MeasuredStep] = (),
+    gpu: str | None = None,
+) -> tuple[Choice, ...]:
+    """What was asked for, then what fits by expected cost, at most so many rows; where nothing fits, the smallest of all.
+
+    `steps` were measured, on whichever GPU; those on `gpu` are preferred.
+    """
     first = _sized(model, asked, memory_bytes)
     found = []
     for train in _ways(asked):
         with contextlib.suppress(PlanError):  # combinations that cannot be are no answers
             found.append(_sized(model, train, memory_bytes))
-    others = sorted(found, key=lambda way: (_rank(way[0], asked), way[1]))
+    expected = costs(steps, model, asked, gpu, [way[0] for way in found], rule_cost)
+    others = sorted(found, key=lambda way: (_rank(way[0], asked, expected), way[1]))
     fitting = _undominated([way for way in others if way[2]])
     shown = [first, *(fitting or sorted(others, key=lambda way: way[1])[:3])][:most]
-    return tuple(_choice(model, asked, memory_bytes, *way) for way in shown)
+    return tuple(_choice(model, asked, memory_bytes, expected, *way) for way in shown)
 
 
 def _sized(model: ModelSpec, train: TrainSpec, memory_bytes: int) -> tuple[TrainSpec, int, bool]:
@@ -111,23 +136,28 @@ def _ways(asked: TrainSpec) -> Iterator[TrainSpec]:
             yield replace(asked, **changed)
 
 
-def _rank(train: TrainSpec, asked: TrainSpec) -> tuple[bool, float, int]:
-    return train.adaptation != asked.adaptation or train.linear != asked.linear, _cost(train), len(_changes(train, asked))
+def _rank(train: TrainSpec, asked: TrainSpec, expected: Costs) -> tuple[bool, float, int]:
+    return train.adaptation != asked.adaptation or train.linear != asked.linear, expected.of(train), len(_changes(train, asked))
 
 
-def _cost(train: TrainSpec) -> float:
-    adaptation = "full" if train.adaptation == "full" else "lora" if train.linear == "plain" else "qlora"
-    factors = (
-        CHECKPOINT_COST[train.checkpointing],
-        OPTIMIZER_COST.get(train.optimizer, 1.0),
-        ADAPTATION_COST[adaptation],
-        SHARDING_COST[train.sharding],
-        OFFLOAD_COST[train.offload],
-    )
+def rule_cost(train: TrainSpec) -> float:
+    """The product of the techniques' factors."""
     cost = 1.0
-    for factor in factors:
+    for _, factor in rule_factors(train):
         cost *= factor
     return cost
+
+
+def rule_factors(train: TrainSpec) -> tuple[tuple[str, float], ...]:
+    """Technique to its factor, of those that have one."""
+    adaptation = "full" if train.adaptation == "full" else "lora" if train.linear == "plain" else "qlora"
+    return (
+        (f"checkpointing {train.checkpointing}", CHECKPOINT_COST[train.checkpointing]),
+        (train.optimizer, OPTIMIZER_COST.get(train.optimizer, 1.0)),
+        (adaptation, ADAPTATION_COST[adaptation]),
+        (train.sharding, SHARDING_COST[train.sharding]),
+        (f"offload {train.offload}", OFFLOAD_COST[train.offload]),
+    )
 
 
 def _changes(train: TrainSpec, asked: TrainSpec) -> tuple[str, ...]:
@@ -135,7 +165,9 @@ def _changes(train: TrainSpec, asked: TrainSpec) -> tuple[str, ...]:
     return tuple(f"{slot}={getattr(train, slot)}" for slot in slots if getattr(train, slot) != getattr(asked, slot))
 
 
-def _choice(model: ModelSpec, asked: TrainSpec, memory_bytes: int, train: TrainSpec, peak: int, fits: bool) -> Choice:
+def _choice(
+    model: ModelSpec, asked: TrainSpec, memory_bytes: int, expected: Costs, train: TrainSpec, peak: int, fits: bool
+) -> Choice:
     def with_context(steps: int) -> int:
         return needed_bytes(peak_bytes(model, replace(train, seq_len=steps * CONTEXT_STEP)))
 
@@ -144,7 +176,8 @@ def _choice(model: ModelSpec, asked: TrainSpec, memory_bytes: int, train: TrainS
 
     longest = largest(with_context, memory_bytes, most=LONGEST // CONTEXT_STEP, guess=max(1, train.seq_len // CONTEXT_STEP))
     batch = largest(with_batch, memory_bytes, most=max(1, LONGEST // train.seq_len), guess=train.batch)
-    return Choice(train, _changes(train, asked), peak, fits, _cost(train), longest and longest * CONTEXT_STEP, batch)
+    context = longest and longest * CONTEXT_STEP
+    return Choice(train, _changes(train, asked), peak, fits, expected.of(train), expected.step(train), context, batch)
 
 
 def largest(size: Callable[[int], int], limit: int, *, most: int, guess: int) -> int | None:

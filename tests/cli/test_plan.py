@@ -30,7 +30,34 @@ def test_a_plan_shows_the_peak_by_cause_and_phase_and_what_fits(bench: Bench) ->
     rows = [line.split() for line in said.out.splitlines() if line.startswith(("0 ", "1 "))]
     assert rows[0][1] == "no"
     assert rows[1][1] == "yes"
-    assert "attention=sdpa_flash," in rows[1]
+    assert rows[1][4] == "rule"
+    assert "fused: attention=sdpa_flash, " in said.out
+    assert "nothing comparable in" in said.out
+
+
+def test_what_fits_is_ordered_by_imported_published_steps_and_says_which_and_where(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "bench.db"
+    with Store.open(path) as store:
+        for suite in ("llama8b", "train_step"):
+            store.import_file(Path("results/published/nvidia-h200") / f"{suite}.jsonl.gz")
+    said = bench("plan", "--seq-len", "16384", "--gpu", "h200", "--db", path)
+    assert said.code == 0
+    measured = [line for line in said.out.splitlines() if "tokens/s, NVIDIA H200, run " in line]
+    assert len(measured) >= 2
+    assert "measured: llama-3-8b, " in said.out
+    told = [
+        way
+        for way in json.loads(bench("plan", "--seq-len", "16384", "--gpu", "h200", "--db", path, "--json").out)["choices"]
+        if way["measured"]
+    ]
+    assert len(told) == len(measured)
+    assert all(way["measured"]["run_id"][:13] in said.out for way in told)
+
+
+def test_a_database_that_was_named_and_is_none_is_an_error(bench: Bench, tmp_path: Path) -> None:
+    said = bench("plan", "--gpu", "h200", "--db", tmp_path / "none.db")
+    assert said.code == 2
+    assert "there is no database" in said.err
 
 
 def test_without_a_gpu_nothing_is_said_of_what_fits(bench: Bench) -> None:

@@ -1,0 +1,139 @@
+"""Measured steps order ways where they can be compared, and the nearest that can be; the rule holds for the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bench.plan import ModelSpec, TrainSpec, model_named
+from bench.plan.costs import WAYS, Costs, MeasuredStep, costs, same_gpu
+from bench.plan.devices import gpu_memory
+from bench.plan.fits import choices, rule_cost
+from bench.plan.weights import parameters
+
+LLAMA = model_named("llama-3-8b")
+ASKED = TrainSpec(seq_len=4096)
+PLAIN, SECOND, FULL = (replace(ASKED, checkpointing=name) for name in ("none", "every_second", "full"))
+
+
+def step(train: TrainSpec, tokens_per_s: float, *, model: ModelSpec = LLAMA, **changes: Any) -> MeasuredStep:
+    made = MeasuredStep(
+        ways={name: getattr(train, name) for name in WAYS},
+        model=model.name,
+        parameters=parameters(model),
+        gpu="NVIDIA H200",
+        seq_len=train.seq_len,
+        batch=train.batch,
+        accumulation=1,
+        dropout=0.0,
+        world_size=1,
+        tokens_per_s=tokens_per_s,
+        trials=5,
+        run_id="01a22af0-7e7a-730d-898a-ad1a8af4350b",
+    )
+    return replace(made, **changes)
+
+
+def expected(*steps: MeasuredStep, gpu: str | None = "h200", asked: TrainSpec = ASKED) -> Costs:
+    return costs(steps, LLAMA, asked, gpu, [PLAIN, SECOND, FULL], rule_cost)
+
+
+def test_without_measured_steps_the_rule_holds() -> None:
+    found = expected()
+    assert [found.of(train) for train in (PLAIN, SECOND, FULL)] == [rule_cost(train) for train in (PLAIN, SECOND, FULL)]
+    assert found.step(PLAIN) is None
+
+
+def test_two_measured_ways_stand_in_the_ratio_of_their_times_and_round_the_rule_of_the_others() -> None:
+    found = expected(step(PLAIN, 8000), step(FULL, 6500))
+    assert found.of(FULL) / found.of(PLAIN) == pytest.approx(8000 / 6500)
+    assert found.of(PLAIN) < found.of(SECOND) == rule_cost(SECOND) < found.of(FULL)
+
+
+def test_what_was_measured_overturns_the_rule() -> None:
+    found = expected(step(PLAIN, 5000), step(FULL, 6000))
+    assert found.of(FULL) < found.of(PLAIN)
+
+
+def test_one_measured_way_is_told_and_changes_no_order() -> None:
+    found = expected(step(FULL, 6500))
+    measured = found.step(FULL)
+    assert measured is not None
+    assert measured.tokens_per_s == 6500
+    assert found.of(FULL) == pytest.approx(rule_cost(FULL))
+
+
+def test_times_of_different_grounds_are_never_compared() -> None:
+    """Another length is another ground: a short step's rate says nothing beside a long one's."""
+    found = expected(step(PLAIN, 8000), step(FULL, 20000, seq_len=512))
+    assert found.step(FULL) is None
+    assert found.of(FULL) == rule_cost(FULL)
+
+
+def test_the_gpu_counts_before_the_model_and_the_model_before_the_shape() -> None:
+    small = model_named("llama-3.2-1b")
+    pairs = {
+        "same": {},
+        "other length": {"seq_len": 1024},
+        "other model": {"model": small.name, "parameters": parameters(small)},
+        "other gpu": {"gpu": "NVIDIA A100-SXM4-80GB"},
+    }
+    for index in range(len(pairs)):
+        names = list(pairs)[index:]
+        steps = [
+            replace(step(train, rate), run_id=name, **pairs[name])
+            for name in reversed(names)
+            for train, rate in ((PLAIN, 8e3), (FULL, 6e3))
+        ]
+        found = expected(*steps).step(PLAIN)
+        assert found is not None
+        assert found.run_id == names[0]
+    other = expected(
+        *(step(train, 6e3) for train in (PLAIN, FULL)), *(step(t, 3e3, gpu="NVIDIA L4") for t in (PLAIN, FULL)), gpu="l4"
+    )
+    measured = other.step(PLAIN)
+    assert measured is not None
+    assert measured.gpu == "NVIDIA L4"
+
+
+def test_a_ground_with_two_of_the_ways_goes_before_a_nearer_one_with_one() -> None:
+    found = expected(step(PLAIN, 8000), step(PLAIN, 9000, seq_len=2048), step(FULL, 7000, seq_len=2048))
+    assert found.of(FULL) / found.of(PLAIN) == pytest.approx(9000 / 7000)
+
+
+def test_steps_with_other_dropout_say_nothing() -> None:
+    assert expected(step(PLAIN, 8000, dropout=0.1)).step(PLAIN) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "measured", "same"),
+    [
+        ("h200", "NVIDIA H200", True),
+        ("a100-80gb", "NVIDIA A100-SXM4-80GB", True),
+        ("a100-40gb", "NVIDIA A100-SXM4-80GB", False),
+        ("RTX 4090", "NVIDIA GeForce RTX 4090", True),
+        ("4090", "NVIDIA GeForce RTX 4090", True),
+        ("h100", "NVIDIA H100 80GB HBM3", True),
+        ("h100", "NVIDIA H200", False),
+        ("l4", "NVIDIA L40S", False),
+    ],
+)
+def test_a_gpu_is_known_by_what_its_driver_calls_it(name: str, measured: str, same: bool) -> None:
+    assert same_gpu(name, measured) is same
+
+
+def test_what_fits_is_ordered_by_measured_costs_and_says_which() -> None:
+    memory, asked = gpu_memory("h200"), TrainSpec(seq_len=16384)
+    ruled = choices(LLAMA, asked, memory)
+    full_train = [way.train for way in ruled if way.train.adaptation == "full"]
+    plain, full = full_train[1], next(train for train in full_train if train.checkpointing == "full")
+    assert all(way.measured is None for way in ruled)
+    measured = choices(LLAMA, asked, memory, steps=[step(plain, 5000), step(full, 6000)], gpu="h200")
+    shown = next(way for way in measured if way.train == full)
+    assert shown.measured is not None
+    assert shown.cost < rule_cost(full)
+    assert plain not in [way.train for way in measured[1:]]  # it costs more than one that needs less
+    expected_costs = [way.cost for way in measured[1:] if way.train.adaptation == "full"]
+    assert expected_costs == sorted(expected_costs)
