@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -95,3 +97,12 @@ def test_published_steps_count_once_they_are_imported(tmp_path: Path) -> None:
     before = path.read_bytes()
     measured_steps(str(path))
     assert path.read_bytes() == before
+
+
+def test_a_file_is_read_without_sqlalchemy(tmp_path: Path) -> None:
+    path = tmp_path / "bench.db"
+    with Store.open(path):
+        pass
+    read = f"import sys; from bench.store.steps import measured_steps; measured_steps({str(path)!r})"
+    code = f"{read}; sys.exit('sqlalchemy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
