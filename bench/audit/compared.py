@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.audit.findings.optimizer import kind_of, state_bytes
-from bench.audit.recognised import recognise
+from bench.audit.listed import switches
 from bench.audit.stored import audit_of, labelled, load_audit
 from bench.audit.whole import Audit
 from bench.errors import SelectionError
@@ -22,7 +21,6 @@ from bench.judge.intervals import log_ratio
 from bench.judge.thresholds import CONFIDENCE, FEWEST
 from bench.judge.verdict import Interval, Ratio
 from bench.records import Environment, Run
-from bench.report.numbers import units
 from bench.stats import median
 
 if TYPE_CHECKING:
@@ -134,31 +132,6 @@ def median_bounds(values: Sequence[float], confidence: float) -> tuple[float, fl
         k += 1
     ordered = sorted(values)
     return (ordered[k - 1], ordered[n - k]) if k else None
-
-
-def switches(audit: Audit) -> dict[str, str]:
-    """What is on, each by a name with what it is, in the words of people."""
-    seen = audit.first
-    if seen is None or not audit.trained:
-        return {}
-    found = dict(recognise(audit).filled)
-    if seen.optimizers:
-        found["optimizer"] = "; ".join(kind_of(one) for one in seen.optimizers)
-        found["optimizer states"] = units.size(sum(map(state_bytes, seen.optimizers)))
-    if seen.checkpointing is not None and seen.checkpointing.layers and seen.checkpointing.recomputed is not None:
-        found["checkpointing"] = f"{seen.checkpointing.recomputed} of {seen.checkpointing.layers} layers"
-    for piece in seen.liger:
-        found[f"Liger {piece.piece}"] = f"{piece.applied} of {piece.places}"
-    if seen.precision is not None:
-        found["autocast"] = seen.precision.autocast_dtype or "off"
-    for one in seen.quantized:
-        found[f"quantized {one.kind}"] = f"{one.modules} modules"
-    shapes = seen.steps.batch_shapes if seen.steps is not None else ()
-    if shapes:
-        found["batch shapes"] = ", ".join("×".join(map(str, shape)) for shape in shapes)
-    if seen.data is not None and seen.data.workers is not None:
-        found["data workers"] = str(seen.data.workers)
-    return found
 
 
 def _differences(first: Audit, second: Audit) -> Iterator[Difference]:

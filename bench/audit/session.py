@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.audit.running import run_command
-from bench.audit.whole import Audit, put_together
+from bench.audit.whole import Audit, from_data, put_together
 from bench.audited import Audited
-from bench.machine.secrets import scrub
+from bench.machine.secrets import scrub_data
 from bench.probing import failures, probe_environment, read_reports
 from bench.records import utc_now
 
@@ -23,6 +23,7 @@ class Session:
     """An audit with its times and its files."""
 
     audit: Audit
+    """Without secrets."""
     asked: tuple[int, ...]
     """Signals that came meanwhile."""
     started_at: str
@@ -49,14 +50,15 @@ def _in(folder: Path, command: Sequence[str], steps: int, stdout: int | None) ->
 
     ended = run_command(command, probe_environment(folder, steps, os.environ), stdout=stdout, stopped=stopped)
     reports, unreadable = _reports(folder)
-    audit = put_together(
+    raw = put_together(
         reports,
-        command=scrub(shlex.join(command)),
+        command=shlex.join(command),
         status=ended.status,
         ended=ended.words,
         steps_asked=steps,
         left_over=ended.left_over,
     )
+    audit = from_data(scrub_data(raw.data()))
     troubles = [f"reports of the probe could not be read: {unreadable}"] if unreadable is not None else []
     troubles += [f"a probe did not start: {(text.strip().splitlines() or ['it left no word'])[-1]}" for text in failures(folder)]
     return Session(audit, ended.asked, started_at, utc_now(), time.monotonic() - began, tuple(troubles))

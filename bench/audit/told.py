@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bench.audit.advice import FAR_OFF, Advice, Next
-from bench.audit.compared import STEPS, Compared, switches
+from bench.audit.compared import STEPS, Compared
 from bench.audit.finding import Finding, Severity
 from bench.audit.gains import MeasuredGain
+from bench.audit.listed import switches
 from bench.audit.whole import Audit
 from bench.judge.verdict import Ratio
 from bench.metrics import PEAK_CAUSES
@@ -62,6 +63,14 @@ def _step(audit: Audit) -> Iterator[str]:
         causes = sorted(memory.causes, key=lambda one: -one.bytes)[:MOST_CAUSES]
         parts = ", ".join(f"{units.size(one.bytes)} {WORDS.get(one.cause, one.cause)}" for one in causes if one.bytes)
         yield f"The peak is {units.size(memory.peak_bytes)} in the {memory.phase}" + (f": {parts}." if parts else ".")
+        if memory.phase_peaks:
+            peaks = ", ".join(f"{units.size(peak)} in the {phase}" for phase, peak in memory.phase_peaks.items())
+            yield f"By phase it is {peaks}."
+        if memory.reserved_bytes is not None and memory.allocator_retries is not None:
+            yield f"The allocator holds {units.size(memory.reserved_bytes)} and had to try again {memory.allocator_retries} times."
+    phases = audit.steps.phases_s if audit.steps is not None else {}
+    if total := sum(phases.values()):
+        yield f"Of a step's time {', '.join(f'{units.percent(spent / total)} is {phase}' for phase, spent in phases.items())}."
 
 
 def _kernels(audit: Audit) -> dict[str, str]:

@@ -22,7 +22,6 @@ from bench.audited import (
     Data,
     DeepSpeed,
     Ended,
-    Place,
     Precision,
     Quantized,
     Sharding,
@@ -124,6 +123,11 @@ CASES: dict[str, tuple[str, dict[str, Any], Severity, str]] = {
     "bf16 asked and not on": (
         "precision", {**FP32, "asked": {"bf16": True}, "precision": precision(matmul_inputs={"float32": 1.0})}, WRONG, "without autocast",
     ),
+    "bf16 configured and not kept": (
+        "precision", {**FP32, "config": {"dtype": "bfloat16"}, "precision": precision(matmul_inputs={"float32": 1.0})}, WRONG,
+        "configuration says bfloat16, and its weights are fp32",
+    ),
+    "bf16 configured and kept": ("precision", {"config": {"dtype": "bfloat16"}}, FINE, "in the dtype of the weights"),
     "autocast": ("precision", {**FP32, "precision": precision(autocast_dtype="bfloat16")}, FINE, "autocast computes in bfloat16"),
     "tf32 off": ("tf32_off", {**FP32, "precision": precision(matmul_inputs={"float32": 1.0})}, LOOK, "TF32 is off"),
     "updates of 16 bits": ("updated_in_16_bits", {}, LOOK, "lost"),
@@ -137,7 +141,7 @@ CASES: dict[str, tuple[str, dict[str, Any], Severity, str]] = {
     "fused asked": ("optimizer", {"asked": {"optim": "adamw_torch_fused"}}, WRONG, "no a fused update"),
     "8 bits asked": ("optimizer", {"asked": {"optim": "paged_adamw_8bit"}}, WRONG, "no 8-bit states and no pages"),
     "foreach at the peak": (
-        "foreach_copy", memory(phase="optimizer", temporaries=(Place("aten::_foreach_sqrt", 15 * GIB),)), LOOK,
+        "foreach_copy", memory(phase="optimizer", causes=(Cause("parameters", 15 * GIB), Cause("temporaries", 15 * GIB))), LOOK,
         "AdamW foreach keeps a second copy at the step: 15.0 GiB",
     ),
     "foreach near the peak": (
@@ -199,7 +203,9 @@ CASES: dict[str, tuple[str, dict[str, Any], Severity, str]] = {
         "ddp_unused_parameters", {"sharding": Sharding("ddp", 2, options={"find_unused_parameters": True})}, LOOK, "unused",
     ),
     "nf4": ("quantized", {"quantized": (NF4,)}, FINE, "112 modules are bitsandbytes nf4: 522 MiB, 4.5 bits a number, scales quantized too"),
-    "nothing quantized": ("quantized", {"config": {"quantization_config": "4bit"}}, WRONG, "no module is quantized"),
+    "nothing quantized": (
+        "quantized", {"config": {"quantization": {"load_in_4bit": True}}}, WRONG, "load_in_4bit is in the model's configuration",
+    ),
     "nf4 computes wide": ("quantized_compute_dtype", {"quantized": (changed(NF4, compute_dtype="float32"),)}, LOOK, "compute in fp32"),
     "adapters": (
         "adapters", {"adapters": (LORA,), "model": changed(MODEL, trained_elements=3_407_872)}, FINE,

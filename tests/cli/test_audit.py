@@ -16,6 +16,7 @@ from bench.store import Store
 from tests.cli.conftest import Bench
 
 LOOP = """
+import os
 import sys
 import torch
 
@@ -30,7 +31,7 @@ for step in range(1000):
     optimizer.zero_grad()
     print("step", step, flush=True)
     if step == 14 and sys.argv[1:] == ["crash"]:
-        raise RuntimeError("no more")
+        raise RuntimeError("no more " + os.environ["SOME_TOKEN"])
 """
 
 
@@ -117,7 +118,8 @@ def test_a_crash_is_the_scripts_own_and_with_json_its_output_goes_to_stderr(lab:
     data = json.loads(done.stdout)
     assert data["status"] == 1
     assert data["findings"][0]["name"] == "ending"
-    assert "RuntimeError: no more" in data["findings"][0]["text"]
+    assert "RuntimeError: no more [secret]" in data["findings"][0]["text"]
+    assert "not-for-you" not in done.stdout
     assert "RuntimeError: no more" in done.stderr
     assert "step 14" in done.stderr
     said = bench("audit", "--compare", "first", "crashed", "--db", lab.database)

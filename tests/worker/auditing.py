@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench.audited import Audited
 from bench.probing import failures, probe_environment, read_reports
+from bench.processes import adopting_orphans, descendants
 
 SCRIPTS = Path(__file__).parent / "audit_scripts"
 BARE = str(SCRIPTS / "bare.py")
@@ -52,9 +53,13 @@ def plainly(command: list[str], variables: Mapping[str, str] | None = None) -> s
 
 
 def audited(folder: Path, command: list[str], *, steps: int = 8, variables: Mapping[str, str] | None = None) -> Ran:
-    """A command with a probe that ends it after so many updates. Fails where a probe could not start."""
+    """A command with a probe that ends it after so many updates. Fails where a probe could not start, or a process is left."""
     folder.mkdir()
-    done = plainly(command, probe_environment(folder, steps, settings(variables)))
+    before = {process.pid for process in descendants(os.getpid())}
+    with adopting_orphans():
+        done = plainly(command, probe_environment(folder, steps, settings(variables)))
+        # Whom the probe ended and nobody waited for is a zombie here until this process ends.
+        assert [process for process in descendants(os.getpid()) if process.pid not in before and not process.zombie] == []
     assert failures(folder) == []
     return Ran(done.returncode, done.stdout, done.stderr, folder, read_reports(folder))
 

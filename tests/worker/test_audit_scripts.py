@@ -25,9 +25,10 @@ def adapted(tmp_path_factory: pytest.TempPathFactory) -> Audited:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Audited:
-    """A Trainer whose config asks for SDPA, around layers that compute attention by themselves."""
+    """A Trainer with two workers that load data, whose config asks for SDPA, around layers that compute attention by themselves."""
     folder = tmp_path_factory.mktemp("trained")
     arguments = {"bf16": True, "gradient_checkpointing": True, "gradient_accumulation_steps": 2, "optim": "adamw_torch"}
+    arguments |= {"dataloader_num_workers": 2}
     config = {"attn_implementation": "sdpa", "lies": True}
     ran = audited(folder / "out", python("trained.py", str(folder / "saves"), json.dumps(arguments), json.dumps(config)))
     assert ran.status == 0, ran.err
@@ -104,6 +105,8 @@ def test_what_a_trainer_was_asked_for_stands_beside_what_ran(trained: Audited) -
     assert trained.steps is not None
     assert trained.steps.micro_batches == 2.0
     assert trained.optimizers[0].inner_of == "accelerate"
+    assert trained.data is not None
+    assert (trained.data.workers, trained.ended.how) == (2, "stopped")
 
 
 def test_a_compiled_model_is_told_by_names_alone(tmp_path: Path) -> None:
@@ -146,7 +149,7 @@ def torchrun(*arguments: str) -> list[str]:
 
 @pytest.mark.slow
 def test_ranks_that_share_a_model_report_each_for_itself_and_end_together(tmp_path: Path) -> None:
-    ran = audited(tmp_path / "out", torchrun(str(SCRIPTS / "accelerated.py"), "fsdp2"))
+    ran = audited(tmp_path / "out", torchrun(str(SCRIPTS / "accelerated.py"), "fully_shard"))
     assert ran.status == 0, ran.err
     assert [(report.rank, report.world_size, report.launched_by) for report in ran.ranks] == [
         (0, 2, ("torchrun",)),

@@ -63,20 +63,20 @@ def _asked(audit: Audit, seen: Audited) -> Iterator[Finding]:
 
 
 def _second_copy(seen: Audited, one: Optimizer) -> Iterator[Finding]:
-    """Temporaries of the update, as they were seen where it is the peak, else as the update's own peak lies above the rest."""
+    """Temporaries of the update, as they were seen where it is the peak, else that the update's own peak comes near it."""
     memory = seen.memory
     if not one.foreach or one.fused or memory is None:
         return
-    lists = [place.bytes for place in memory.temporaries if "_foreach" in place.where]
+    copy = sum(cause.bytes for cause in memory.causes if cause.cause == "temporaries")
     at_the_update = memory.phase_peaks.get("optimizer")
-    if memory.phase == "optimizer" and lists:
+    if memory.phase == "optimizer" and copy:
         yield look(
             "foreach_copy",
-            f"{one.class_name} foreach keeps a second copy at the step: {units.size(sum(lists))}, and the update is the peak",
+            f"{one.class_name} foreach keeps a second copy at the step: {units.size(copy)}, and the update is the peak",
             "fused=True needs none (optim=adamw_torch_fused)"
             if "Adam" in one.class_name
             else "foreach=False updates one tensor at a time",
-            copy_bytes=sum(lists),
+            copy_bytes=copy,
             peak_bytes=memory.peak_bytes,
         )
     elif at_the_update is not None and at_the_update >= NEAR_THE_PEAK * memory.peak_bytes:

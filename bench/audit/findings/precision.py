@@ -53,6 +53,13 @@ def _weights_and_products(audit: Audit, seen: Audited) -> Iterator[Finding]:
             "the training loop calls the model outside autocast: use the Trainer's or accelerate's prepared model",
             **numbers,
         )
+    elif wide > 0.5 and audit.configured("dtype") in SIXTEEN and not engine:
+        yield wrong(
+            "precision",
+            f"the model's configuration says {audit.configured('dtype')}, and its weights are fp32, without autocast",
+            "whatever made them wide after loading (model.float(), a default dtype, upcasting for k-bit training) is the thing to look for",
+            **numbers,
+        )
     elif wide > 0.5 and sixteen < 0.5 and audit.on_cuda:
         yield look(
             "precision",

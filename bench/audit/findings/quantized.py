@@ -15,10 +15,14 @@ def find(audit: Audit) -> Iterator[Finding]:
     seen = audit.first
     if seen is None:
         return
-    wanted = [name for name in ("load_in_4bit", "load_in_8bit") if audit.asked(name) is True or audit.configured(name) is True]
-    if (wanted or audit.configured("quantization_config")) and not seen.quantized:
-        what = wanted[0] if wanted else "a quantization_config"
-        yield wrong("quantized", f"{what} is in the configuration, and no module is quantized")
+    given = audit.configured("quantization") or {}
+    if given and not seen.quantized:
+        what = next((name for name in ("load_in_4bit", "load_in_8bit") if given.get(name)), "a quantization_config")
+        yield wrong(
+            "quantized",
+            f"{what} is in the model's configuration, and no module is quantized",
+            "only from_pretrained reads it: a model that is made from a configuration alone, or was dequantized, is not quantized",
+        )
     for one in seen.quantized:
         bits = one.bytes * 8 / one.elements if one.elements else None
         width = f", {bits:.2g} bits a number" if bits is not None else ""

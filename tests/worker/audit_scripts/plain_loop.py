@@ -1,4 +1,4 @@
-"""A plain loop over a tiny decoder. python plain_loop.py [--steps N] [--say] [--raise-at N] [--checkpoint] [--attention NAME] [--8bit] …"""
+"""A plain loop over a tiny decoder. python plain_loop.py [--steps N] [--say] [--raise-at N] [--checkpoint] [--attention NAME] [--nf4] …"""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ parser.add_argument("--checkpoint", choices=["reentrant", "not reentrant"])
 parser.add_argument("--attention", default="sdpa")
 parser.add_argument("--optimizer", choices=["adamw", "adamw8bit"], default="adamw")
 parser.add_argument("--lora", action="store_true")
+parser.add_argument("--nf4", action="store_true")
 parser.add_argument("--autocast", action="store_true")
 parser.add_argument("--hidden", type=int, default=64)
 parser.add_argument("--save-to", default=None)
@@ -35,6 +36,17 @@ config = LlamaConfig(
     attn_implementation=given.attention,
 )
 model = LlamaForCausalLM(config)
+if given.nf4:
+    import tempfile
+
+    from transformers import BitsAndBytesConfig
+
+    four_bits = BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        model = LlamaForCausalLM.from_pretrained(folder, quantization_config=four_bits, device_map="cpu")
 model.train()
 if given.checkpoint:
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": given.checkpoint == "reentrant"})
