@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench.cli.terminal import note, say, say_json, table
 
 if TYPE_CHECKING:
     from bench.judge.calibration import Calibration
     from bench.judge.resampled import NightlyCalibration
+    from bench.judge.spreads import Spread
 
 MOST_PER_THOUSAND = 10.0
 """What a 99 % interval alone would give, without band and correction: more than that, beyond chance, is a miss."""
@@ -18,6 +19,7 @@ ROUNDS = 40
 NIGHTS = 20_000
 """Series-nights that are drawn."""
 SEED = 1
+SERIES_SHOWN = 40
 
 
 def show_alarms(texts: Sequence[str], database: str, *, as_json: bool) -> int:
@@ -30,6 +32,7 @@ def show_alarms(texts: Sequence[str], database: str, *, as_json: bool) -> int:
     from bench.judge.evidence import load_evidence
     from bench.judge.resampled import nightly
     from bench.judge.sides import demand_ended
+    from bench.judge.spreads import spreads
     from bench.store import Store
 
     with Store.open(database, create=False, read_only=True) as store:
@@ -56,12 +59,16 @@ def show_alarms(texts: Sequence[str], database: str, *, as_json: bool) -> int:
         nights = nightly(evidence, nights=NIGHTS, seed=SEED)
     except SelectionError as too_few:
         why_none = str(too_few)
+    scattered = spreads(evidence)
+    # Of runs held against each other where there are several, else of halves of the one.
+    can_show = found[-1][1].detectable_by_series
     if as_json:
         told = [{"what": what, "per_thousand": one.per_thousand, **asdict(one)} for what, one in found]
         more = [{"what": "nights", "way": "resampled", "per_thousand": nights.per_thousand, **asdict(nights)}] if nights else []
-        say_json([*told, *more])
+        say_json([*told, *more, _spreads_data(scattered, can_show)])
     else:
         _say(found)
+        _say_spreads(scattered, can_show)
         say(_nights_words(nights) if nights else f"\nWhole nights were not drawn: {why_none}")
     if nights is not None and 1000 * limits(nights.alarms, nights.nights)[0] > MOST_PER_THOUSAND:
         return 1
@@ -126,3 +133,46 @@ def _say(found: Sequence[tuple[str, Calibration]]) -> None:
     factors = next(one.power for _, one in found if one.power)
     say(table(("what", *(f"+{(power.factor - 1) * 100:.0f} %" for power in factors)), powers, right=(1, 2, 3, 4)))
     say("\n`at most` is the 95 % upper limit, as if rows were independent. `others` are alarms of memory, sizes and errors.")
+
+
+def _spreads_data(scattered: Sequence[Spread], can_show: Mapping[str, float]) -> dict[str, Any]:
+    from bench.judge.spreads import pooled_between
+
+    rows = [
+        {
+            "series": one.series.key,
+            "subject": dict(one.series.case.subject),
+            "point": one.series.case.point_data(),
+            "processes": one.processes,
+            "runs": one.runs,
+            "spread_of_processes": one.within,
+            "spread_of_runs": one.between,
+            "can_show": can_show.get(one.series.key),
+        }
+        for one in scattered
+    ]
+    return {"what": "series", "way": "spreads", "spread_of_runs": pooled_between(scattered), "series": rows}
+
+
+def _say_spreads(scattered: Sequence[Spread], can_show: Mapping[str, float]) -> None:
+    """Of each series how far its times scatter and what can be seen of it, the dimmest first."""
+    from bench.cli.verdicts import percent, row_namer
+    from bench.judge.spreads import pooled_between
+
+    name = row_namer(one.series.case for one in scattered)
+    ordered = sorted(scattered, key=lambda one: (-can_show.get(one.series.key, 0.0), -one.within))
+    rows = [
+        (
+            name(one.series.case), str(one.processes), str(one.runs), percent(one.within), percent(one.between),
+            percent(can_show.get(one.series.key)),
+        )
+        for one in ordered[:SERIES_SHOWN]
+    ]  # fmt: skip
+    say(
+        "\nThe times of each series: standard deviations between processes and between runs, and the change seen in four of five cases:\n"
+    )
+    say(table(("what", "processes", "runs", "of processes", "of runs", "can show"), rows, right=(1, 2, 3, 4, 5), widest=90))
+    if len(ordered) > SERIES_SHOWN:
+        say(f"{len(ordered) - SERIES_SHOWN} series more, which scatter less (--json has all)")
+    if (between := pooled_between(scattered)) is not None:
+        say(f"between runs, over all series: {percent(between)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +12,7 @@ import click
 from bench.cli.options import database_option, database_words, json_option
 from bench.cli.terminal import note, say, say_json, table
 from bench.plaintext import plain
+from bench.stats import median
 
 if TYPE_CHECKING:
     from bench.judge.history import History, Step
@@ -28,7 +29,7 @@ RUNS = 100
 @click.option("--suite", help="Only runs of this suite.")
 @click.option("--metric", help="Only this metric, such as time_s or peak_bytes.")
 @click.option("--filter", "filters", multiple=True, metavar="K=V", help="Only cases with this value of an axis. Can be repeated.")
-@click.option("--reference", metavar="RUN", help="A run to hold the latest level against: id, label or `latest`.")
+@click.option("--reference", metavar="RUN", help="What to hold the latest level against: a baseline, a run, a label or a revision.")
 @click.option("--last", type=click.IntRange(min=1), default=RUNS, show_default=True, metavar="N", help="Only the newest N runs.")
 @database_option
 @json_option
@@ -45,15 +46,16 @@ def history(
     """Show SERIES (the beginning of its key) over its runs; without it, the series that there are, those with a step for the worse first.
 
     A point is a run: the median over its processes. From ten points on steps are looked for: a change of level by at least 1 %, firm where
-    two methods agree, provisional until five points have followed. Times are in s, ms or µs, memory in powers of two. Says what is there,
-    and judges no job: the exit code is 0.
+    two methods agree, provisional until five points have followed; of one series it also says which steps of the last thirty points were
+    told and are gone. The drift is the latest level over the best one. Times are in s, ms or µs, memory in powers of two. Says what is
+    there, and judges no job: the exit code is 0.
     """
     from bench.errors import SelectionError
-    from bench.judge.evidence import load_evidence
-    from bench.judge.history import find_series, runs_at_rest, series_of
-    from bench.judge.history import history as read
-    from bench.judge.sides import demand_axes, filtered
+    from bench.judge.history import find_series, histories, runs_at_rest, with_retracted
+    from bench.judge.points import load_levels
+    from bench.judge.sides import demand_axes, find_side, holds
     from bench.judge.thresholds import ERROR_SHARE, RULES
+    from bench.records import utc_now
     from bench.store import Store
     from bench.suite import parse_filters
 
@@ -67,21 +69,25 @@ def history(
         runs = runs_at_rest(store, suite=suite, last=last)
         if not runs:
             raise SelectionError(f"there is no finished run{f' of suite {suite}' if suite else ''} yet. `bench run` makes one")
-        pinned = store.find_run(reference) if reference is not None else None
         case_key = find_series(store, runs, series, judged) if series is not None else None
-        evidence = load_evidence(store, runs, case_key=case_key)
-    demand_axes([evidence], wanted)
-    known = series_of(filtered(evidence, wanted), [metric] if metric else judged)
-    chosen = [key for key in known if key.startswith(series or "")]
+        metrics = [metric] if metric else judged
+        levels = load_levels(store, runs, metrics, case_key=case_key)
+        pinned = find_side(store, reference, now=utc_now("seconds")) if reference is not None else ()
+        then = load_levels(store, pinned, metrics, case_key=case_key).by_series if pinned else {}
+    demand_axes(levels.cases, wanted)
+    chosen = [key for key, (one, _) in levels.by_series.items() if key.startswith(series or "") and holds(one.case, wanted)]
     if not chosen:
         raise SelectionError(f"no series answers to what was asked. `bench history{database_words()}` lists them")
-    found = [read(*known[key], evidence) for key in chosen]
+    known = {key: median([level.value for level in by_run.values()]) for key, (_, by_run) in then.items()}
+    found = [replace(one, reference=known.get(one.series.key)) for one in histories(levels, chosen)]
+    if series:
+        found = [with_retracted(one) for one in found]
     if as_json:
         say_json([_data(one) for one in found])
     elif series:
-        _show(found[0], pinned.id if pinned else None)
+        _show(found[0], reference)
     else:
-        _list(found)
+        _list(found, reference)
     return 0
 
 
@@ -107,15 +113,23 @@ def _data(history: History) -> dict[str, Any]:
         "steps": [{**asdict(step), "event": step.is_event} for step in history.steps],
         "screening": asdict(history.screening) if history.screening else None,
         "drift": history.drift,
+        "reference": history.reference,
+        "against_reference": history.against_reference,
+        "retracted": [asdict(one) for one in history.retracted],
     }
 
 
-def _list(found: Sequence[History]) -> None:
+def _list(found: Sequence[History], reference: str | None) -> None:
     from bench.cli.verdicts import row_namer
     from bench.report.numbers.units import in_unit, metric_unit
 
+    def over(ratio: float | None) -> str:
+        return "–" if ratio is None else f"{ratio:.3f}×"
+
     name = row_namer(one.series.case for one in found)
-    ordered = sorted(found, key=lambda one: (not any(step.is_event for step in one.steps), -len(one.points)))
+    events = {one.series.key: any(step.is_event for step in one.steps) for one in found}
+    ordered = sorted(found, key=lambda one: (not events[one.series.key], -(one.drift or 1.0), -len(one.points)))
+    further = (f"over {plain(reference)}",) if reference is not None else ()
     rows = [
         (
             one.series.key[:SHORT_KEY],
@@ -123,11 +137,14 @@ def _list(found: Sequence[History]) -> None:
             one.series.metric,
             str(len(one.points)),
             in_unit(one.points[-1].value, metric_unit(one.series.metric)) if one.points else "–",
+            over(one.drift),
+            *((over(one.against_reference),) if further else ()),
             "; ".join(f"{step_words(step)} at {one.points[step.change.index].run.started_at[:10]}" for step in one.steps) or "–",
         )
         for one in ordered[:SERIES_SHOWN]
     ]
-    say(table(("series", "what", "metric", "points", "latest", "steps"), rows, right=(3, 4), widest=90))
+    heads = ("series", "what", "metric", "points", "latest", "drift", *further, "steps")
+    say(table(heads, rows, right=(3, 4, 5, 6) if further else (3, 4, 5), widest=90))
     if len(found) > SERIES_SHOWN:
         say(f"\n{len(found) - SERIES_SHOWN} series more: --filter, --metric and --suite choose among them")
     say(f"\nOne in full: bench history {rows[0][0]}{database_words()}")
@@ -140,7 +157,7 @@ def step_words(step: Step) -> str:
     return ", ".join(words)
 
 
-def _show(history: History, pinned: str | None) -> None:
+def _show(history: History, reference: str | None) -> None:
     from bench.cli.verdicts import row_namer
     from bench.judge.history import FEWEST_FOR_STEPS
     from bench.report.numbers.units import in_unit, metric_unit
@@ -188,6 +205,8 @@ def _show(history: History, pinned: str | None) -> None:
         say(f"\n{len(points) - POINTS_SHOWN} older points are not shown (--json has all)")
     if history.screening is not None:
         say(f"\n{history.screening.words}")
+    if reference is not None:
+        _say_reference(history, reference)
     if len(points) < FEWEST_FOR_STEPS:
         say(f"{len(points)} of the {FEWEST_FOR_STEPS} points from which on steps are looked for")
         return
@@ -197,18 +216,19 @@ def _show(history: History, pinned: str | None) -> None:
         say(plain(f"step at {point.run.started_at[:16]} ({point.revision or 'revision not known'}): {step_words(step)}{cause}"))
     if not history.steps:
         say("no step found")
+    for gone in history.retracted:
+        place, first, last = (points[index].run.started_at[:16] for index in (gone.index, gone.from_index, gone.until_index))
+        told = f"told from {first} to {last}" if first != last else f"told on {first}"
+        say(f"retracted: the step at {place}, {gone.ratio:.3f}× worse, {told}, is none by what came after")
     if history.drift is not None and history.drift > 1:
         say(f"the latest level is {history.drift:.3f}× the best one")
-    if pinned is not None:
-        _say_reference(history, pinned)
 
 
-def _say_reference(history: History, pinned: str) -> None:
-    reference = next((point for point in history.points if point.run.id == pinned), None)
-    if reference is None or history.latest is None:
-        say(f"the reference run {plain(pinned)} has no number of this series")
+def _say_reference(history: History, reference: str) -> None:
+    if history.against_reference is None:
+        say(f"the reference {plain(reference)} has no number of this series")
         return
-    say(f"the latest level is {history.latest / reference.value:.3f}× the reference {plain(pinned)}")
+    say(f"the latest level is {history.against_reference:.3f}× the reference {plain(reference)}")
 
 
 def _bar(value: float, low: float, high: float) -> str:

@@ -22,8 +22,11 @@ MARKDOWN_BYTES = 60_000
 SETTLING_SHOWN = 3
 FACTS_SHOWN = 12
 RUNS_SHOWN = 3
-HEADS = ("verdict", "what", "metric", "first", "second", "second / first", "99 % interval", "band", "n", "why")
-_RIGHT = (3, 4, 5, 7, 8)
+HEADS = (
+    "verdict", "what", "metric", "first", "second", "second / first", "99 % interval", "band", "can show", "n", "effect", "why",
+)  # fmt: skip
+"""`can show` is the change that would have been seen in four of five cases; `effect` is Cliff's delta, from -1 to 1."""
+_RIGHT = (3, 4, 5, 7, 8, 9, 10)
 
 
 def row_namer(cases: Iterable[Case]) -> Callable[[Case], str]:
@@ -73,6 +76,11 @@ def _ratio(ratio: Ratio | None) -> tuple[str, str]:
     return f"{ratio.value:.3f}×", within
 
 
+def percent(share: float | None) -> str:
+    """`2.4 %`, `57 %`, `320 %`."""
+    return "–" if share is None else f"{share * 100:{'.0f' if share >= 0.1 else '.2g'}} %"
+
+
 def _cells(verdict: Verdict, name: str) -> tuple[str, ...]:
     metric = verdict.series.metric
     shown = verdict.reader_word if verdict.reader_word == verdict.word else f"{verdict.reader_word} ({verdict.word})"
@@ -82,9 +90,10 @@ def _cells(verdict: Verdict, name: str) -> tuple[str, ...]:
     else:
         first, second = _number(verdict.first.median, metric), _number(verdict.second.median, metric)
     band = "–" if verdict.threshold is None else f"±{verdict.threshold.relative * 100:.2g} %"
-    return (
-        shown, name, metric, first, second, *_ratio(verdict.ratio), band, f"{verdict.first.n}/{verdict.second.n}", why,
-    )  # fmt: skip
+    least = percent(verdict.smallest_detectable)
+    effect = "–" if verdict.effect is None else f"{verdict.effect:+.2f}"
+    n = f"{verdict.first.n}/{verdict.second.n}"
+    return shown, name, metric, first, second, *_ratio(verdict.ratio), band, least, n, effect, why
 
 
 def side_line(evidence: Evidence) -> str:

@@ -1,25 +1,25 @@
 """One series over its runs: a point a run, what changed in code and environment between points, steps, and drift against the best.
 
-Events are derived anew each time, so one that new points take away is gone: nothing has to be retracted. An event is a step for the worse
-from which the series has not recovered. A provisional step (fewer than five points after it) may still go away, a weak one (the second
-fit lacks it) may be none.
+Events are derived anew each time, so one that new points take away is gone; of one series it is told what was (`bench.judge.retracted`). An
+event is a step for the worse from which the series has not recovered. A provisional step (fewer than five points after it) may still go
+away, a weak one (the second fit lacks it) may be none.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bench.errors import SelectionError
 from bench.judge.changepoints import SMALLEST_STEP, ChangePoint, change_points
-from bench.judge.environment_diff import Difference, differences, environments_of
-from bench.judge.evidence import Evidence, TrialRow
+from bench.judge.environment_diff import Difference, differences
+from bench.judge.points import Levels
+from bench.judge.retracted import Retracted, retracted
 from bench.judge.screen import FLOOR, Screening, screen
 from bench.judge.sides import ASIDE
-from bench.judge.thresholds import ERROR_SHARE, absolute_floor
+from bench.judge.thresholds import absolute_floor
 from bench.judge.verdict import Series, series_key
 from bench.records import Run, RunState
 from bench.stats import median
@@ -41,8 +41,14 @@ class Point:
     n: int
     environment: tuple[Difference, ...] = ()
     """Soft facts that differ from the point before."""
-    revision: str = ""
-    """What was under test, in short."""
+
+    @property
+    def revision(self) -> str:
+        """What was under test, in short."""
+        words = (
+            f"{item.name} {(item.commit or '')[:9] or item.version or '?'}{'+' if item.dirty else ''}" for item in self.run.revision
+        )
+        return ", ".join(words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,17 @@ class History:
     """Median of the best segment; None below ten points."""
     latest: float | None = None
     """Median of the last segment."""
+    floor: float = SMALLEST_STEP
+    """The smallest step that is looked for, as a share."""
+    reference: float | None = None
+    """Its level in the run that the latest is held against, whether that is among the points or not."""
+    retracted: tuple[Retracted, ...] = ()
+
+    @property
+    def against_reference(self) -> float | None:
+        """The latest level over the reference's: what a window of nights forgets. Of a short series its newest point."""
+        level = self.latest or (self.points[-1].value if self.points else None)
+        return level / self.reference if self.reference and level else None
 
     @property
     def drift(self) -> float | None:
@@ -116,40 +133,31 @@ def find_series(store: Store, runs: Sequence[Run], text: str, metrics: Iterable[
     return next(iter(found.values()))
 
 
-Known = Mapping[str, tuple[Series, Sequence[TrialRow]]]
-"""By its key, a series with its rows."""
+def histories(levels: Levels, keys: Iterable[str]) -> list[History]:
+    """The history of each series of these keys, oldest point first. Runs without a usable number of it give no point."""
+    changes: dict[tuple[frozenset[str], frozenset[str]], tuple[Difference, ...]] = {}
 
+    def changed(before: frozenset[str], after: frozenset[str]) -> tuple[Difference, ...]:
+        if before == after:
+            return ()
+        if (before, after) not in changes:
+            sides = ([levels.environments[one] for one in sorted(side)] for side in (before, after))
+            changes[before, after] = differences(*sides)
+        return changes[before, after]
 
-def series_of(evidence: Evidence, metrics: Iterable[str]) -> Known:
-    """The series that have a number of one of these metrics, canaries included. Errors by their share of a limit have no history."""
-    groups: dict[tuple[str, str, str, int], list[TrialRow]] = {}
-    for row in evidence.trials:
-        groups.setdefault((row.case_key, row.arm, row.hard_hash, row.method_version), []).append(row)
-    wanted = [metric for metric in metrics if metric != ERROR_SHARE]
-    found: dict[str, tuple[Series, Sequence[TrialRow]]] = {}
-    for (case_key, arm, hard_hash, method), rows in groups.items():
-        for metric in wanted:
-            if own := [row for row in rows if metric in row.medians]:
-                series = Series(evidence.cases[case_key], case_key, metric, hard_hash, method, arm)
-                found[series.key] = series, own
+    found = []
+    for key in keys:
+        series, by_run = levels.by_series[key]
+        present = [(run, by_run[run.id]) for run in levels.runs if run.id in by_run]
+        points = [
+            Point(run, level.value, level.n, changed(before.environments, level.environments))
+            for (_, before), (run, level) in itertools.pairwise([*present[:1], *present])
+        ]
+        found.append(_history(series, points))
     return found
 
 
-def history(series: Series, rows: Sequence[TrialRow], evidence: Evidence) -> History:
-    """The history of one series, oldest point first. Runs without a usable number of it give no point."""
-    by_run: dict[str, list[TrialRow]] = {}
-    for row in rows:
-        value = row.medians.get(series.metric)
-        if value is not None and 0 < value < math.inf:
-            by_run.setdefault(row.run_id, []).append(row)
-    runs = sorted((run for run in evidence.runs if run.id in by_run), key=lambda run: (run.started_at, run.id))
-    points: list[Point] = []
-    for run in runs:
-        own = by_run[run.id]
-        before = by_run[points[-1].run.id] if points else own
-        changed = differences(environments_of(evidence, before), environments_of(evidence, own))
-        values = [row.medians[series.metric] or 0.0 for row in own]
-        points.append(Point(run, median(values), len(own), changed, _revision(run)))
+def _history(series: Series, points: Sequence[Point]) -> History:
     values = [point.value for point in points]
     if not values:
         return History(series, ())
@@ -162,15 +170,17 @@ def history(series: Series, rows: Sequence[TrialRow], evidence: Evidence) -> His
     edges = [0, *(change.index for change in changes), len(values)]
     levels = [median(values[start:end]) for start, end in itertools.pairwise(edges)]
     steps = tuple(_step(position, change, levels, points, floor) for position, change in enumerate(changes))
-    return History(series, tuple(points), screening, steps, min(levels), levels[-1])
+    return History(series, tuple(points), screening, steps, min(levels), levels[-1], floor)
+
+
+def with_retracted(found: History) -> History:
+    """With the steps that earlier nights told and that are gone."""
+    values = [point.value for point in found.points]
+    now = [step.change for step in found.steps]
+    return replace(found, retracted=retracted(values, now, fewest=FEWEST_FOR_STEPS, floor=found.floor))
 
 
 def _step(position: int, change: ChangePoint, levels: Sequence[float], points: Sequence[Point], floor: float) -> Step:
     recovered = levels[-1] <= levels[position] * (1 + floor)
     facts = tuple(difference.name for difference in points[change.index].environment)
     return Step(change, change.ratio > 1, recovered and change.ratio > 1, facts)
-
-
-def _revision(run: Run) -> str:
-    words = (f"{item.name} {(item.commit or '')[:9] or item.version or '?'}{'+' if item.dirty else ''}" for item in run.revision)
-    return ", ".join(words)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import random
+import re
 import resource
 import subprocess
 import sys
@@ -73,6 +74,8 @@ def test_a_slower_side_exits_with_1_unless_asked_never_to(bench: Bench, path: Pa
     (line,) = [line for line in said.out.splitlines() if line.startswith("worse")]
     for word in ("eager", "seq_len=128", "time_s", "1.20", "5/5", "±2 %"):
         assert word in line
+    # The change that would have been seen, and the effect: every process of the second side is above all of the first.
+    assert re.search(r"±2 % +[23]\.\d % +5/5 +\+1\.00 ", line)
     assert bench("compare", "good", "slow", "--fail-on", "never", "--db", path).code == 0
     assert bench("compare", "slow", "good", "--db", path).code == 0
 
@@ -288,7 +291,38 @@ def test_history_dates_a_step_to_its_revision_and_says_what_else_changed_there(b
     assert [step["event"] for step in found["steps"]] == [True]
     assert (len(found["points"]), found["drift"]) == (24, pytest.approx(1.1, rel=0.01))
     against = bench("history", found["series"], "--reference", "night 0", "--db", path)
-    assert "the latest level is 1.099× the reference" in against.out
+    assert "the latest level is 1.099× the reference night 0" in against.out
+    (row,) = [line for line in bench("history", "--metric", "time_s", "--db", path).out.splitlines() if "worse, firm" in line]
+    assert " 1.100× " in row or " 1.099× " in row
+
+
+def test_a_pinned_reference_is_held_against_however_old_it_is_and_may_be_a_baseline(bench: Bench, tmp_path: Path) -> None:
+    """A window of nights forgets what 0.3 % a week add up to."""
+    path = tmp_path / "nights.db"
+    nights(path, [1.003 ** (night / 7) for night in range(28)])
+    assert bench("baseline", "set", "release", "night 0", "--reason", "1.0", "--db", path).code == 0
+    said = bench("history", "--metric", "time_s", "--last", "5", "--reference", "release", "--db", path)
+    (row,) = [line for line in said.out.splitlines() if "time_s" in line]
+    assert re.search(r"  5 .* – +1\.01\d×", row)
+    (found,) = json.loads(
+        bench("history", "--metric", "time_s", "--last", "5", "--reference", "release", "--json", "--db", path).out
+    )
+    assert found["against_reference"] == pytest.approx(1.003 ** (27 / 7), abs=0.004)
+    stored(path, "of another case", five(), CASES[1:2])
+    key = found["series"]
+    assert (
+        "of another case has no number of this series" in bench("history", key, "--reference", "of another case", "--db", path).out
+    )
+
+
+def test_a_step_that_later_nights_took_away_is_told_as_retracted(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "nights.db"
+    nights(path, [1.0] * 14 + [1.06] * 4 + [1.0] * 9)
+    said = bench("history", key_of(bench, path), "--db", path)
+    (line,) = [line for line in said.out.splitlines() if line.startswith("retracted")]
+    for word in ("step at 2026-02-15", "worse, told from 2026-02-1", "is none by what came after"):
+        assert word in line
+    assert "step at 2026-02-15" not in said.out.replace(line, "")
 
 
 def test_a_step_that_was_repaired_is_no_event_any_more(bench: Bench, tmp_path: Path) -> None:
@@ -494,16 +528,19 @@ def test_alarms_are_counted_on_runs_of_one_revision_and_refused_on_others(
     for number in (1, 2):
         stored(path, f"aa {number}", ten, started_at=f"2026-01-0{number}T00:00:00+00:00")
     assert show_alarms(["aa 1", "aa 2"], str(path), as_json=True) == 0
-    within, _, between = json.loads(capsys.readouterr().out)
+    within, _, between, each = json.loads(capsys.readouterr().out)
     assert (within["rows"], within["processes"], within["alarms"], between["rounds"]) == (160, 5, 0, 1)
+    assert [(one["processes"], one["runs"]) for one in each["series"]] == [(20, 2)] * len(CASES)
+    assert all(0.001 < one["spread_of_processes"] < 0.01 and one["can_show"] > 0.02 for one in each["series"])
     assert show_alarms(["aa 1"], str(path), as_json=False) == 0
     text = capsys.readouterr().out
     assert "within run" in text
     assert "alarms in 480 judged rows of all metrics, at most" in text
+    assert re.search(r"eager seq_len=128 +10 +1 +0\.\d+ % +– +\d\.\d %\n", text)
     stored(path, "five", five(seed=9), started_at="2026-01-03T00:00:00+00:00")
     assert show_alarms(["good", "five"], str(path), as_json=True) == 0
     said = capsys.readouterr()
-    assert [one["way"] for one in json.loads(said.out)] == ["between"]
+    assert [one["way"] for one in json.loads(said.out)] == ["between", "spreads"]
     assert "only compared with the others" in said.err
     stored(path, "other", ten, revision=())
     with pytest.raises(SelectionError, match="revisions"):
