@@ -56,8 +56,9 @@ def regress(
 
     A time beyond the limit of up to twenty nights before it is a suspect. It is measured again, in turn with the last good version of what
     is under test, in today's environment, and that decides. Where that cannot be done (it says why) a second night has to confirm it.
-    Memory, sizes, errors and statuses are judged at once. With fewer than ten nights a time is still learning. Ratios are of medians; times
-    in s, ms or µs, memory in powers of two. Exit code 0: nothing is worse, or all is learning; 1: something is; 3: could not judge.
+    Memory, sizes, errors and statuses are judged at once, and what is worse among them is measured again as well. With fewer than ten
+    nights a time is still learning. Ratios are of medians; times in s, ms or µs, memory in powers of two. Exit code 0: nothing is worse, or
+    all is learning; 1: something is; 3: could not judge.
 
     `bench night SUITE` measures such a night first.
     """

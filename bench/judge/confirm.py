@@ -1,5 +1,8 @@
 """Measures the suspects of a night again, in turn with the last good version and on the same device, and lets that decide.
 
+Suspects are the times that the screen points at, and all that is worse by exact rules or no longer runs: one crash, or one night beside
+somebody who took the memory, is no change of the code either.
+
 The environment is today's for both: only what is under test moves, so what differs is its doing. Where that has not moved, and packages of
 the environment have, those are measured as they were. A suspect that cannot be measured so keeps the verdict of the screen, which is then
 provisional, and says why.
@@ -7,19 +10,21 @@ provisional, and says why.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bench.judge.compare import Comparison, compare
+from bench.judge.decided import decided, provisional, verdict_of
 from bench.judge.environment_diff import differences, environments_of, gpus
 from bench.judge.evidence import Evidence, load_evidence
 from bench.judge.place import CannotConfirm, Place, place_of
 from bench.judge.regress import in_order
 from bench.judge.screen import Sight
 from bench.judge.sides import CONFIRM
-from bench.judge.thresholds import MOST_TRIALS
+from bench.judge.thresholds import FEWEST, MOST_TRIALS
 from bench.judge.totals import mass_shift, totals
 from bench.judge.verdict import Kind, Verdict, Word
 from bench.records import RevisionItem, Run
@@ -31,8 +36,10 @@ if TYPE_CHECKING:
     from bench.store import Store
 
 PAIRS = 8
+EXACT_PAIRS = FEWEST
+"""Where only exact rules judge, or whether it runs: there is no noise to average."""
 MOST_SUSPECTS = 40
-"""Suspects that are measured again in one night, the largest changes first: more than that are one event, and one answer is enough."""
+"""Cases that are measured again in one night, the largest changes first: more than that are one event, and one answer is enough."""
 OPEN = (Word.AMBIGUOUS, Word.INSUFFICIENT)
 """Words after which more pairs are measured, as long as there are fewer than are ever asked for."""
 GOOD, NEW = "good", "new"
@@ -49,9 +56,15 @@ def arms_as_sides(evidence: Evidence, first: str, second: str) -> tuple[Evidence
 
 
 def suspects(comparison: Comparison) -> list[Verdict]:
-    """The times that the screen pointed at, the largest change first."""
-    found = [v for v in comparison.verdicts if v.screening == Sight.SUSPECT and v.kind is Kind.VALUE and v.ratio is not None]
-    return sorted(found, key=lambda verdict: -abs((verdict.ratio.value if verdict.ratio else 1.0) - 1))
+    """The times that the screen pointed at, and what is worse by exact rules or by how it ended; the largest change first."""
+    found = [verdict for verdict in comparison.verdicts if _is_suspect(verdict)]
+    return sorted(found, key=lambda verdict: -abs(verdict.ratio.value - 1) if verdict.ratio else -math.inf)
+
+
+def _is_suspect(verdict: Verdict) -> bool:
+    if verdict.screening is not None:
+        return verdict.screening == Sight.SUSPECT and verdict.kind is Kind.VALUE and verdict.ratio is not None
+    return verdict.word is Word.WORSE and verdict.good_run is not None
 
 
 def confirm(
@@ -73,7 +86,7 @@ def confirm(
         return comparison
     until = None if budget_s is None else clock() + budget_s
     tonight = comparison.second.runs[0]
-    decided: dict[str, Verdict] = {}
+    again: dict[str, Verdict] = {}
     try:
         place = place_of(tonight, reason=CONFIRM, trials=pairs, wait=wait)
         if place.revision != tonight.revision:
@@ -81,18 +94,20 @@ def confirm(
         if gpus(comparison.second) and place.device.uuid not in gpus(comparison.second):
             raise CannotConfirm("it was measured on another physical GPU")
     except CannotConfirm as error:
-        return _merged(comparison, {verdict.series.key: _provisional(verdict, str(error)) for verdict in found})
-    for verdict in found[MOST_SUSPECTS:]:
-        decided[verdict.series.key] = _provisional(verdict, f"the {MOST_SUSPECTS} largest changes of the night were")
-    for good, group in _by_good_night(comparison, found[:MOST_SUSPECTS]):
+        return _merged(comparison, {verdict.series.key: provisional(verdict, str(error)) for verdict in found})
+    largest = list(dict.fromkeys(verdict.series.case_key for verdict in found))[:MOST_SUSPECTS]
+    for verdict in found:
+        if verdict.series.case_key not in largest:
+            again[verdict.series.key] = provisional(verdict, f"the {MOST_SUSPECTS} largest changes of the night were")
+    for good, group in _by_good_night(comparison, [verdict for verdict in found if verdict.series.key not in again]):
         here = [verdict for verdict in group if place.has(verdict.series.hard_hash, verdict.series.case.world_size)]
         elsewhere = [verdict for verdict in group if verdict not in here]
-        decided |= {verdict.series.key: _provisional(verdict, "it was measured on other hardware") for verdict in elsewhere}
+        again |= {verdict.series.key: provisional(verdict, "it was measured on other hardware") for verdict in elsewhere}
         if good is None:
-            decided |= {verdict.series.key: _provisional(verdict, "no earlier night was within the limit") for verdict in here}
+            again |= {verdict.series.key: provisional(verdict, "no earlier night was within the limit") for verdict in here}
         elif here:
-            decided |= _group(comparison, here, good, place, store, pairs, until, progress, clock)
-    return _merged(comparison, decided)
+            again |= _group(comparison, here, good, place, store, pairs, until, progress, clock)
+    return _merged(comparison, again)
 
 
 def _by_good_night(comparison: Comparison, found: Sequence[Verdict]) -> list[tuple[Run | None, list[Verdict]]]:
@@ -119,7 +134,7 @@ def _group(
     """The suspects with one last good version, by the key of their series."""
 
     def all_provisional(why: str) -> dict[str, Verdict]:
-        return {verdict.series.key: _provisional(verdict, why) for verdict in group}
+        return {verdict.series.key: provisional(verdict, why) for verdict in group}
 
     packages: dict[str, str] = {}
     what = f"the version of {good.started_at[:16]}"
@@ -136,15 +151,15 @@ def _group(
     except CannotRebuild as error:
         return all_provisional(f"the last good version cannot be rebuilt: {error}")
     arms = {version.name: version.revision for version in versions}
-    planned = 2 * pairs * len(group)
+    planned = 2 * pairs * len({verdict.series.case_key for verdict in group})
     with in_turn(
         place.suite, store, place.device, place.catalogue, place.options, place.revision, arms, planned=planned, progress=progress
     ) as turns:
         measured, trouble = _measure(turns, group, versions, store, pairs, until, clock)
     return {
-        verdict.series.key: _decided(verdict, measured[verdict.series.case_key], turns.run_id, what)
+        verdict.series.key: decided(verdict, measured[verdict.series.case_key], turns.run_id, what)
         if verdict.series.case_key in measured
-        else _provisional(verdict, trouble)
+        else provisional(verdict, trouble)
         for verdict in group
     }
 
@@ -176,25 +191,31 @@ def _measure(
     """The verdicts on as many cases of the group as there is time for, by the key of the case; and what was in the way of the others."""
     spent = 0.0
     found: dict[str, list[Verdict]] = {}
-    for suspect in group:
+    for case_key in dict.fromkeys(verdict.series.case_key for verdict in group):
+        own = [verdict for verdict in group if verdict.series.case_key == case_key]
+        noisy = [verdict for verdict in own if verdict.screening is not None]
+        at_once = pairs if noisy else min(pairs, EXACT_PAIRS)
         began = clock()
         # A case takes about as long as the one before it.
         if until is not None and began + spent > until:
             return found, "the budget was spent before it could be measured again"
         done = 0
-        own = None
         try:
-            while own is None or (own.word in OPEN and done < MOST_TRIALS and (until is None or clock() < until)):
-                turns.measure(suspect.series.case, versions, pairs, first_pair=done)
-                done += pairs
-                found[suspect.series.case_key] = _verdicts(store, turns.run_id, suspect.series.case_key)
-                own = _of(suspect, found[suspect.series.case_key])
-                if own is None:
-                    break
+            while not done or (
+                done < MOST_TRIALS and any(_is_open(one, found[case_key]) for one in noisy) and (until is None or clock() < until)
+            ):
+                turns.measure(own[0].series.case, versions, at_once, first_pair=done)
+                done += at_once
+                found[case_key] = _verdicts(store, turns.run_id, case_key)
         except VersionFailed as error:
             return found, f"the last good version could not be measured: {error}"
         spent = clock() - began
     return found, ""
+
+
+def _is_open(suspect: Verdict, measured: Sequence[Verdict]) -> bool:
+    own = verdict_of(suspect, measured)
+    return own is not None and own.word in OPEN
 
 
 def _verdicts(store: Store, run_id: str, case_key: str) -> list[Verdict]:
@@ -202,44 +223,8 @@ def _verdicts(store: Store, run_id: str, case_key: str) -> list[Verdict]:
     return list(compare(*arms_as_sides(evidence, GOOD, NEW), chosen=True).verdicts)
 
 
-def _of(suspect: Verdict, measured: Sequence[Verdict]) -> Verdict | None:
-    return next((verdict for verdict in measured if verdict.series.metric == suspect.series.metric), None)
-
-
-def _provisional(suspect: Verdict, why: str) -> Verdict:
-    return replace(suspect, notes=(*suspect.notes, f"provisional, not measured beside the last good version: {why}"))
-
-
-def _decided(suspect: Verdict, measured: Sequence[Verdict], run_id: str, what: str) -> Verdict:
-    own = _of(suspect, measured)
-    if own is None or own.ratio is None:
-        ended = next((verdict for verdict in measured if verdict.kind is Kind.STATUS), None)
-        how = f"then {ended.first.outcome}, now {ended.second.outcome}" if ended else "it gave no time"
-        return _provisional(suspect, f"there was no pair of numbers ({how})")
-    slower = suspect.ratio is not None and suspect.ratio.value > 1
-    beside = f"measured again in turn with {what}"
-    word: Word = Word.AMBIGUOUS
-    if own.word is (Word.WORSE if slower else Word.BETTER):
-        word, reason = own.word, f"confirmed: {beside}, {own.reason}"
-    elif own.word is Word.SAME:
-        word, reason = (
-            Word.SAME,
-            f"{beside} it is the same: tonight the machine was other, or what else is around it",
-        )
-    else:
-        reason = f"not confirmed: {beside} it is {own.word} ({own.reason})"
-    screened = (
-        f"in the night itself it was {suspect.ratio.value:.3f}× its median" if suspect.ratio else "in the night itself suspect"
-    )
-    return replace(
-        suspect, word=word, reason=reason, first=own.first, second=own.second, ratio=own.ratio, threshold=own.threshold, p=own.p,
-        effect=own.effect, smallest_detectable=own.smallest_detectable, cycles=own.cycles, notes=(*own.notes, screened),
-        settle=suspect.settle if word is Word.AMBIGUOUS else None, confirmed_in=run_id,
-    )  # fmt: skip
-
-
-def _merged(comparison: Comparison, decided: dict[str, Verdict]) -> Comparison:
-    verdicts = in_order([decided.get(verdict.series.key, verdict) for verdict in comparison.verdicts])
+def _merged(comparison: Comparison, again: dict[str, Verdict]) -> Comparison:
+    verdicts = in_order([again.get(verdict.series.key, verdict) for verdict in comparison.verdicts])
     shift = comparison.mass_shift
     if shift is not None:
         # What was measured in turn is not the machine's doing.

@@ -7,7 +7,8 @@ tonight is beyond that very limit, so that one odd night proves nothing. That co
 ten. Where the environment has changed since those nights, it stays ambiguous: the code cannot be told from it.
 
 *Memory, sizes, errors* are held against the night whose median is the median of all, so that neither an outlier nor yesterday's growth is
-the measure. *Statuses* are held against the last night on which the case ran.
+the measure. *Statuses* are held against the last night on which the case ran. What is worse here is worse at once; it is measured again
+too, and stays so only if that agrees.
 
 A level that a series has been at and come back from is a known mode (`bench.judge.modes`), and no suspect by itself.
 

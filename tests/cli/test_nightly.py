@@ -63,7 +63,9 @@ def test_a_suspect_is_measured_again_in_turn_with_the_last_good_commit_and_fails
     found = json.loads((files / "lab.json").read_text())
     worse, larger = (next(row for row in found["rows"] if row["metric"] == metric) for metric in ("time_s", "peak_bytes"))
     assert (worse["word"], worse["screening"], larger["word"], larger["screening"]) == ("worse", "suspect", "worse", None)
-    assert worse["reason"].startswith("confirmed: measured again in turn with the version of")
+    for row in (worse, larger):
+        assert row["reason"].startswith("confirmed: measured again in turn with the version of")
+        assert row["confirmed_in"] == worse["confirmed_in"]
     assert 2 < worse["ratio"]["value"] < 6
     (run,) = [run for run in lab.runs() if run.reason == "confirm"]
     assert (run.id, run.state) == (worse["confirmed_in"], RunState.FINISHED)
