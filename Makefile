@@ -35,10 +35,11 @@ ifndef REPORT
 REPORT := reports/bench-$(shell date +%Y%m%d-%H%M%S).html
 endif
 # The published pages, each with its suites; a page is made of those of them that a device has results of. Results and pages together may
-# take 3 MiB, and a page one: training steps have results but no page (EXAMPLES=training:train_step,llama8b,qat renders one).
+# take 3 MiB, and a page one.
 EXAMPLES ?= attention:attention \
     layers:rms_norm,layer_norm,fused_add_rms_norm,rope,swiglu,geglu,cross_entropy,linear_cross_entropy,distillation_loss,preference_loss \
-    formats:quantization,float8_training,optimizer,offload
+    formats:quantization,float8_training,optimizer,offload \
+    training:train_step,precision,llama8b,saved_attention,qat,ptq_vs_qat,compat
 PUBLISHED ?= results/published
 PAGES ?= reports/published
 PYTEST_ARGS ?=

@@ -71,11 +71,12 @@ def claims(
 
     wanted = _chosen(load_claims(folder), only)
     with _store(database, published) as store:
-        findings = judge_claims(wanted, _rows(store, runs, needed(wanted)))
+        rows = _rows(store, runs, needed(wanted))
+        findings = judge_claims(wanted, rows)
     code = _exit_code(findings)
     from bench.cli.compare import write
 
-    write(_rendered(findings, "json" if as_json else format_, code), output)
+    write(_rendered(findings, rows, "json" if as_json else format_, code), output)
     return code
 
 
@@ -133,7 +134,7 @@ def _exit_code(findings: Sequence[Finding]) -> int:
     return REPRODUCED if judged else NOTHING_JUDGED
 
 
-def _rendered(findings: Sequence[Finding], format_: str, code: int) -> str:
+def _rendered(findings: Sequence[Finding], rows: Sequence[Row], format_: str, code: int) -> str:
     from bench.report.outputs.claims import claims_markdown, claims_page
 
     if format_ == "json":
@@ -141,7 +142,10 @@ def _rendered(findings: Sequence[Finding], format_: str, code: int) -> str:
     if format_ == "markdown":
         return claims_markdown(findings)
     if format_ == "html":
-        return claims_page(findings)
+        from bench.report.recompute.embedded import FINDINGS, element
+        from bench.report.recompute.of_claims import claims_data
+
+        return claims_page(findings, element(FINDINGS, claims_data(findings, rows)))
     return _text(findings) + "\n"
 
 

@@ -102,7 +102,7 @@ def judged(store: Store, first: str, second: str, filters: Sequence[str]) -> Com
     sides = find_sides(store, first, second, now=now)
     demand_ended([run for side in sides for run in side])
     evidence = [load_evidence(store, side) for side in sides]
-    demand_axes(evidence, wanted)
+    demand_axes([case for side in evidence for case in side.cases.values()], wanted)
     noise = load_noise(store, earlier_runs(store, *sides))
     comparison = judge(*(filtered(side, wanted) for side in evidence), noise=noise)
     return replace(comparison, verdicts=apply_acceptances(comparison.verdicts, store.acceptances(), now=now))

@@ -214,8 +214,8 @@ def _chosen(store: Store, runs: Sequence[str], given: list[Run]) -> list[Run]:
 @click.option(
     "--light",
     is_flag=True,
-    help="Of a page: the charts of the first panels alone and the essentials of each row, a fifth of the size, so that it can lie in a "
-    "repository. All numbers stay, and `bench verify` holds them as well.",
+    help="Of a page: the charts of the first panels alone and the essentials of each row, a tenth of the size, so that it can lie in a "
+    "repository. All numbers stay, packed, and `bench verify` holds them as well.",
 )
 @click.option("--to", multiple=True, metavar="ADDRESS", help="Of an eml: whom it is for. Can be repeated.")
 @click.option("--from", "sender", metavar="ADDRESS", help="Of an eml: who sends it. Default: an address that no mail can reach.")

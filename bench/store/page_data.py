@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bench.records import Case, Check, Cost, Environment, Json, Pass, Run, Scalar, Status, load
+from bench.store.packed import unpacked
 from bench.store.source import MAX_DEPTH, MAX_DOCUMENT_BYTES, deeper_than, parsed
 
 SCHEMA = 3
 BEGINNING, END = '<script type="application/json" id="data">', "</script>"
+PACKED_BEGINNING = '<script type="application/zlib" id="data">'
+"""Of data that `packed.py` made smaller."""
 MAX_ROWS = 100_000
 SET_ASIDE = "set aside"
 _CASE_FIELDS = ("workload", "workload_version", "pass", "dtype", "device", "cache", "timer", "world_size")
@@ -142,14 +145,20 @@ def page_text(path: Path) -> str:
 
 def data_text(page: str) -> str:
     """The JSON text inside a page. Raises NoPage where there is none, or several."""
-    start = page.find(BEGINNING)
-    if start < 0:
+    found = [(page.find(beginning), beginning) for beginning in (BEGINNING, PACKED_BEGINNING) if beginning in page]
+    if not found:
         raise NoPage("no report page of bench: the data that such a page holds are not in it")
-    start += len(BEGINNING)
+    start = found[0][0] + len(found[0][1])
     end = page.find(END, start)
-    if end < 0 or page.find(BEGINNING, start) >= 0:
+    if end < 0 or len(found) > 1 or page.find(found[0][1], start) >= 0:
         raise NoPage("the data inside the page are cut off, or there twice")
-    return page[start:end]
+    text = page[start:end]
+    if found[0][1] == BEGINNING:
+        return text
+    try:
+        return unpacked(text, MAX_DOCUMENT_BYTES)
+    except ValueError as error:
+        raise NoPage(f"the data inside the page {error}") from error
 
 
 def read_page_data(page: str) -> PageData:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bench.store.page_data import data_text
 from tests.report.chromium import SAMPLES, Pages, opened
 
 WIDTHS = (390, 800, 1440)
@@ -17,7 +18,7 @@ OPEN_ALL = """() => {
 }"""
 
 
-@pytest.mark.parametrize("name", [*SAMPLES, "two"])
+@pytest.mark.parametrize("name", [*SAMPLES, "two", "light"])
 def test_no_error_no_request_and_no_sideways_scrolling(browser: Any, pages: Pages, name: str) -> None:
     with opened(browser, pages[name], viewport={"width": WIDTHS[0], "height": 900}) as found:
         found.page.evaluate(OPEN_ALL)
@@ -42,11 +43,28 @@ def test_a_row_opens_with_the_keyboard_and_shows_its_command(browser: Any, pages
         evidence.get_by_role("button", name="Copy the command").wait_for(state="visible")
 
 
+def test_a_light_page_unpacks_its_data_for_an_opened_row_and_saves_them_as_json(browser: Any, pages: Pages, tmp_path: Path) -> None:
+    with opened(browser, pages["light"]) as found:
+        row = found.page.locator("table.all > tbody", has=found.page.locator("th", has_text="flex")).first
+        row.locator("summary").click()
+        shape = row.locator("svg.shape")
+        shape.wait_for()
+        assert shape.locator("circle").count() == 4
+        assert str(shape.get_attribute("aria-label")).startswith("4 trial medians from 672 µs to ")
+        with found.page.expect_download() as download:
+            found.page.locator("#save").click()
+        download.value.save_as(tmp_path / "report.json")
+    assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8")) == json.loads(
+        data_text(pages["light"].read_text(encoding="utf-8"))
+    )
+
+
 def test_an_opened_row_draws_its_trial_medians_and_the_histogram_of_its_samples(browser: Any, pages: Pages) -> None:
     with opened(browser, pages["crossing"]) as found:
         row = found.page.locator("table.all > tbody", has=found.page.locator("th", has_text="flex")).first
         row.locator("summary").click()
         shape = row.locator("svg.shape")
+        shape.wait_for()
         assert shape.locator("circle").count() == 4
         assert shape.locator("rect").count() > 2
         assert str(shape.get_attribute("aria-label")).startswith("4 trial medians from 672 µs to ")

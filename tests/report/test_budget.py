@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
@@ -24,20 +25,22 @@ def _many(copies: int, trials: int) -> tuple[list[Run], list[Result]]:
     return runs, made
 
 
-def test_five_hundred_rows_stay_below_two_and_a_half_megabytes() -> None:
+def test_five_hundred_rows_stay_well_below_two_and_a_half_megabytes() -> None:
     page = render_page(*_many(5, 3), now=NOW)
     assert page.count('<tbody id="r-') == 540
-    assert len(page.encode()) <= 2.5e6
+    assert len(page.encode()) <= 2.2e6
 
 
-def test_a_light_page_of_a_hundred_rows_of_three_trials_stays_below_a_quarter_of_a_megabyte() -> None:
+def test_a_light_page_of_a_hundred_rows_of_three_trials_stays_below_two_hundred_kilobytes() -> None:
     page = render_page(*_many(1, 3), now=NOW, light=True)
     assert page.count('<tbody id="r-') == 108
-    assert len(page.encode()) <= 2.5e5
+    assert len(page.encode()) <= 2e5
 
 
 @pytest.mark.slow
 def test_five_thousand_rows_stay_below_six_megabytes() -> None:
     page = render_page(*_many(46, 1), now=NOW)
     assert page.count('<tbody id="r-') == 4968
-    assert len(page.encode()) <= 6e6
+    assert len(page.encode()) <= 5e6
+    # How soon a browser is ready hangs on how much there is to parse.
+    assert len(re.findall("<[a-z]", page)) <= 40 * 4968

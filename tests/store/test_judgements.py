@@ -63,8 +63,9 @@ def test_a_merge_brings_decisions_along_once(new_url: Callable[[], str]) -> None
 def test_what_judging_reads_is_the_same_in_every_database(new_url: Callable[[], str], tmp_path: Path) -> None:
     from bench.judge.compare import compare
     from bench.judge.evidence import load_evidence
-    from bench.judge.history import find_series, history, series_of
+    from bench.judge.history import find_series, histories
     from bench.judge.noise import load_noise
+    from bench.judge.points import load_levels
 
     runs = [factories.run(started_at=f"2026-01-{day:02}T00:00:00+00:00") for day in (1, 2, 3)]
     rows = [
@@ -84,8 +85,6 @@ def test_what_judging_reads_is_the_same_in_every_database(new_url: Callable[[], 
             assert {str(verdict.word) for verdict in found.verdicts} == {"same"}
             key = found.verdicts[0].series.key
             case_key = find_series(store, runs, key[:20], [found.verdicts[0].series.metric])
-            known = series_of(load_evidence(store, runs, case_key=case_key), ["time_s", "peak_bytes"])
-            said.append(
-                (found.verdicts, [history(*one, load_evidence(store, runs)).points for _, one in sorted(known.items())], case_key)
-            )
+            levels = load_levels(store, runs, ["time_s", "peak_bytes"], case_key=case_key)
+            said.append((found.verdicts, histories(levels, sorted(levels.by_series)), case_key))
     assert said[0] == said[1]

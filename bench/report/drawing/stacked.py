@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.report.drawing.callouts import cut
-from bench.report.drawing.parts import ORDER, WORDS, number
-from bench.report.drawing.svg import CARD, CHARACTER_IN, GRID, INK, PART, WIDTH_IN, plain_text, settings, written
+from bench.report.drawing.parts import ORDER, WORDS, colour_of, number
+from bench.report.drawing.svg import CARD, CHARACTER_IN, GRID, INK, PART, SERIES, WIDTH_IN, plain_text, settings, written
 from bench.report.numbers import units
 
 ROW_IN = 0.32
@@ -18,11 +18,18 @@ SWATCH_IN = 0.16
 
 
 def stacked(
-    bars: Sequence[tuple[str, Mapping[str, float]]], unit: str, *, title: str, prefix: str, bold: str | None = None
+    bars: Sequence[tuple[str, Mapping[str, float]]],
+    unit: str,
+    *,
+    title: str,
+    prefix: str,
+    bold: str | None = None,
+    below: str | None = None,
 ) -> str | None:
     """SVG text of bars, given as label and part to value; None where fewer than one holds two parts. At most `MOST_BARS` are drawn.
 
-    `unit` as `METRICS` spells it; the sum stands right of each bar. `prefix` must be unique on the page.
+    `unit` as `METRICS` spells it; the sum stands right of each bar. `prefix` must be unique on the page. `below` is the label of bars
+    that are no subjects but belong to the one above.
     """
     drawn = [(label, parts) for label, parts in bars if sum(parts.values()) > 0][:MOST_BARS]
     if not any(len(parts) > 1 for _, parts in drawn):
@@ -32,7 +39,8 @@ def stacked(
     from matplotlib.figure import Figure
 
     labels = [label for label, _ in drawn]
-    names = [plain_text(cut(label, labels, LONGEST_NAME)) for label in labels]
+    subjects = [label for label in labels if label != below]
+    names = [plain_text(label if label == below else cut(label, subjects, LONGEST_NAME)) for label in labels]
     sums = [units.in_unit(sum(parts.values()), unit) for _, parts in drawn]
     left = (max(map(len, names)) + 1.5) * CHARACTER_IN
     right = (max(map(len, sums)) + 1) * CHARACTER_IN
@@ -49,8 +57,8 @@ def stacked(
         top = max(sum(parts.values()) for _, parts in drawn)
         axes.set_xlim(0, top * 1.02)
         axes.set_ylim(len(drawn) - 0.5, -0.5)
-        for position, (label, parts) in enumerate(drawn):
-            _bar(axes, position, parts, top, span, unit)
+        _bars(axes, [parts for _, parts in drawn], top, span, unit)
+        for position, (label, _) in enumerate(drawn):
             axes.text(-0.02, position, names[position], transform=axes.get_yaxis_transform(), ha="right", va="center", color=INK,
                       parse_math=False, fontweight="bold" if label == bold else "normal")  # fmt: skip
             axes.text(1.02, position, sums[position], transform=axes.get_yaxis_transform(), ha="left", va="center", color=INK,
@@ -62,18 +70,20 @@ def stacked(
         )
 
 
-def _bar(axes: Any, position: int, parts: Mapping[str, float], top: float, span: float, unit: str) -> None:
-    begin = 0.0
+def _bars(axes: Any, drawn: Sequence[Mapping[str, float]], top: float, span: float, unit: str) -> None:
+    """Part by part, since what looks the same is written once where it follows each other."""
+    begins = [0.0] * len(drawn)
     for part in ORDER:
-        value = parts.get(part, 0.0)
-        if not value:
-            continue
-        axes.barh(position, value, left=begin, height=0.66, color=PART.format(number(part)), edgecolor=CARD, linewidth=0.7)
-        text = units.in_unit(value, unit)
-        if value / (top * 1.02) * span > (len(text) + 1) * CHARACTER_IN:
-            axes.text(begin + value / 2, position, text, ha="center", va="center", color=INK, parse_math=False, fontsize=6.6,
-                      bbox={"facecolor": CARD, "edgecolor": "none", "pad": 0.8, "boxstyle": "round,pad=0.15"})  # fmt: skip
-        begin += value
+        there = [position for position, parts in enumerate(drawn) if parts.get(part)]
+        values = [drawn[position][part] for position in there]
+        axes.barh(there, values, left=[begins[position] for position in there], height=0.66, color=PART.format(number(part)),
+                  edgecolor=CARD, linewidth=0.7)  # fmt: skip
+        for position, value in zip(there, values, strict=True):
+            text = units.in_unit(value, unit)
+            if value / (top * 1.02) * span > (len(text) + 1) * CHARACTER_IN:
+                axes.text(begins[position] + value / 2, position, text, ha="center", va="center", color=INK, parse_math=False,
+                          fontsize=6.6, bbox={"facecolor": CARD, "edgecolor": "none", "boxstyle": "square,pad=0.12"})  # fmt: skip
+            begins[position] += value
 
 
 def _ticks(axes: Any, top: float, unit: str) -> None:
@@ -115,6 +125,6 @@ def _legend(figure: Any, places: Sequence[tuple[str, float, int]], legend_in: fl
         size = 0.11 / height
         figure.add_artist(
             Rectangle((at / WIDTH_IN, middle - size / 2), SWATCH_IN / WIDTH_IN, size, facecolor=PART.format(number(part)),
-                      edgecolor="none", transform=figure.transFigure)
+                      edgecolor=SERIES.format(colour_of(number(part))), linewidth=0.9, transform=figure.transFigure)
         )  # fmt: skip
         figure.text((at + SWATCH_IN + 0.06) / WIDTH_IN, middle, WORDS[part], va="center", color=INK, parse_math=False)

@@ -73,22 +73,24 @@ def strips(
         return round(left + span * (math.log(value / low) / math.log(high / low)), 1)
 
     floor = TOP + ROW * len(rows)
-    parts = [f'<svg class="strips" viewBox="0 0 {width:.0f} {height}" role="img" aria-label="{html.escape(title, quote=True)}">']
-    for value in _ticks(low, high, binary, span):
-        parts.append(f'<path class="grid" d="M{x(value)} {TOP - 4}V{floor}"/>')
-        parts.append(f'<text x="{x(value)}" y="{floor + 15}" text-anchor="middle">{html.escape(tick(value))}</text>')
+    ticks = _ticks(low, high, binary, span)
+    middles = [TOP + ROW * position + ROW // 2 for position in range(len(rows))]
+    grid = [f"M{x(value):g} {TOP - 4}V{floor}" for value in ticks] + [f"M{left:.0f} {y}H{left + span:.0f}" for y in middles]
+    # A group, not one picture: its words are read as words.
+    parts = [f'<svg class="strips" viewBox="0 0 {width:.0f} {height}" role="group" aria-label="{html.escape(title, quote=True)}">']
+    parts.append(f'<path class="grid" d="{"".join(grid)}"/>')
+    for value in ticks:
+        parts.append(f'<text x="{x(value):g}" y="{floor + 15}" style="text-anchor:middle">{html.escape(tick(value))}</text>')
     for line in lines:
         at = x(line.value)
         anchor = "end" if at > left + span * 0.7 else "start"
-        parts.append(f'<path class="limit" d="M{at} {TOP - 4}V{floor}"/>')
+        parts.append(f'<path class="limit" d="M{at:g} {TOP - 4}V{floor}"/>')
         parts.append(
-            f'<text x="{at + (-3 if anchor == "end" else 3)}" y="{TOP - 5}" text-anchor="{anchor}">{html.escape(line.words)}</text>'
+            f'<text x="{at + (-3 if anchor == "end" else 3):g}" y="{TOP - 5}" style="text-anchor:{anchor}">{html.escape(line.words)}</text>'
         )
-    for position, (row, name) in enumerate(zip(rows, shown, strict=True)):
-        y = TOP + ROW * position + ROW // 2
-        weight = ' class="own"' if row.bold else ""
-        parts.append(f'<path class="grid" d="M{left:.0f} {y}H{left + span:.0f}"/>')
-        parts.append(f'<text{weight} x="{left - 8:.0f}" y="{y + 4}" text-anchor="end">{html.escape(name)}</text>')
+    for y, row, name in zip(middles, rows, shown, strict=True):
+        weight = ";font-weight:700" if row.bold else ""
+        parts.append(f'<text x="{left - 8:.0f}" y="{y + 4}" style="text-anchor:end{weight}">{html.escape(name)}</text>')
         parts += [_mark(mark, x, y, row.colour) for mark in row.marks if mark.value > 0]
         parts.append(f'<text x="{left + span + 8:.0f}" y="{y + 4}">{html.escape(row.words)}</text>')
     return "".join([*parts, "</svg>"])
@@ -102,8 +104,8 @@ def _ticks(low: float, high: float, binary: bool, span: float) -> list[float]:
 def _mark(mark: Mark, x: Callable[[float], float], y: int, colour: int) -> str:
     at = x(mark.value)
     if mark.kind == BAR and mark.until:
-        return f'<path d="M{at} {y}H{x(mark.until)}" stroke="var(--s{colour})" stroke-width="6" stroke-opacity=".4"/>'
+        return f'<path d="M{at:g} {y}H{x(mark.until):g}" style="stroke:var(--s{colour});stroke-width:6;stroke-opacity:.4"/>'
     if mark.kind == WALL:
-        return f'<path d="M{at - 5} {y + 5}L{at} {y - 5}L{at + 5} {y + 5}z" fill="var(--card)" stroke="var(--bad)" stroke-width="1.4"/>'
+        return f'<path d="M{at - 5:g} {y + 5}l5-10 5 10z" style="fill:var(--card);stroke:var(--bad);stroke-width:1.4"/>'
     fill = "var(--card)" if mark.kind == HOLLOW else f"var(--s{colour})"
-    return f'<circle cx="{at}" cy="{y}" r="4.2" fill="{fill}" stroke="var(--s{colour})" stroke-width="1.3"/>'
+    return f'<circle cx="{at:g}" cy="{y}" r="4.2" style="fill:{fill};stroke:var(--s{colour});stroke-width:1.3"/>'

@@ -51,7 +51,7 @@ def settings(prefix: str) -> dict[str, Any]:
     return {
         "svg.fonttype": "none", "svg.hashsalt": prefix, "font.size": FONT_PT, "font.family": "DejaVu Sans", "text.color": INK,
         "axes.edgecolor": GRID, "axes.labelcolor": MUTED, "xtick.color": MUTED, "ytick.color": MUTED, "axes.linewidth": 0.8,
-        "xtick.major.size": 3, "ytick.major.size": 0, "figure.facecolor": "none", "axes.facecolor": "none",
+        "xtick.major.size": 0, "xtick.major.pad": 6, "ytick.major.size": 0, "figure.facecolor": "none", "axes.facecolor": "none",
         "savefig.facecolor": "none", "lines.scale_dashes": False,
     }  # fmt: skip
 

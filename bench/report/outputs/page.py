@@ -19,12 +19,14 @@ from bench.report.answers.against import SYMBOLS, with_trials
 from bench.report.answers.readings import ratio_words, value_words
 from bench.report.drawing import figures
 from bench.report.drawing.parts import pattern_definitions
+from bench.report.drawing.shared import shared
 from bench.report.numbers import findings, units
 from bench.report.numbers.rates import rate_words
 from bench.report.numbers.summary import PEAK, SAVED, TIME, TOTAL, gather
-from bench.report.recompute.island import as_script_text, island
+from bench.report.outputs.thin import thin
+from bench.report.recompute.island import as_element, island
 from bench.report.recompute.stated import Marks
-from bench.report.recompute.told import scope_ids
+from bench.report.recompute.told import run_words, scope_ids
 from bench.report.views.panels import Room
 from bench.report.views.rows import Depth
 from bench.report.views.runs import run_view
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 SHOWN_READINGS = 6
 SHOWN_ADVICE = 6
+FEW_ADVICE = 2
+"""So many sentences leave a column empty: what is doubtful stands below them and not beside."""
 WHY_CHARS = 160
 """Of a reason beside its command; a page with very many rows repeats below only what is longer."""
 
@@ -74,11 +78,12 @@ def _templates() -> Templates:
     made.globals.update(
         value_words=value_words, ratio_words=ratio_words, rate_words=rate_words,
         status_words=STATUS_WORDS, word=figures.status_word, case_word=figures.case_word,
-        range_words=lambda value, metric: units.range_in_unit(value.low, value.high, units.metric_unit(metric)),
+        run_words=run_words, range_words=lambda value, metric: units.range_in_unit(value.low, value.high, units.metric_unit(metric)),
         TIME=TIME, PEAK=PEAK, TOTAL=TOTAL, SAVED=SAVED, finding_text=findings.value_text, patterns=pattern_definitions(),
         larger_error=findings.LARGER_ERROR, other_error=findings.OTHER_ERROR, least_other_error=findings.LEAST_OTHER_ERROR,
         dash_arrays=figures.DASH_ARRAYS, marker_paths=MARKER_PATHS,
-        shown_readings=SHOWN_READINGS, shown_advice=SHOWN_ADVICE, vs_symbols=SYMBOLS, with_trials=with_trials, why_chars=WHY_CHARS,
+        shown_readings=SHOWN_READINGS, shown_advice=SHOWN_ADVICE, few_advice=FEW_ADVICE,
+        vs_symbols=SYMBOLS, with_trials=with_trials, why_chars=WHY_CHARS,
         version=__version__, method_version=METHOD_VERSION, metrics=METRICS,
     )  # fmt: skip
     return made
@@ -128,8 +133,10 @@ def render_page(runs: Sequence[Run], results: Sequence[Result], *, now: str, lig
         "css": _static("page.css"),
         "script": script,
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        "island": as_script_text(island(runs, cases, now, depth)),
+        "island": as_element(island(runs, cases, now, depth), depth),
         "q": Marks.of(cases, scope_ids(views), full=depth.full),
     }
     page = _templates().get_template("page.html.j2").render(context) + "\n"
-    return page if "url(#part" in page else page.replace(pattern_definitions(), "", 1)
+    page = page if "url(#part" in page else page.replace(pattern_definitions(), "", 1)
+    page = shared(page, style_end="</style>", marks_end="</defs>")
+    return page if depth.full else thin(page)

@@ -237,10 +237,18 @@ def island(runs: Sequence[Run], cases: Sequence[CaseSummary], now: str, depth: D
     }
 
 
-def as_script_text(data: Json) -> str:
-    """JSON that cannot end the script element that holds it."""
+def as_element(data: Json, depth: Depth) -> str:
+    """The element of the page that holds the data: as JSON to be read by anybody, packed where the page has to be small."""
+    from bench.store.packed import packed
+    from bench.store.page_data import BEGINNING, END, PACKED_BEGINNING
+
     # Not sorted: the order of a suite's axes says how a page is laid out.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return f"{BEGINNING}{_harmless(text)}{END}" if depth.full else f"{PACKED_BEGINNING}{packed(text)}{END}"
+
+
+def _harmless(text: str) -> str:
+    """JSON that cannot end the script element that holds it."""
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

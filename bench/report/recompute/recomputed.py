@@ -15,13 +15,13 @@ from bench.records import FIXED_AXES, Case, Status
 from bench.report.answers.against import SYMBOLS, Against, Pair, judge
 from bench.report.numbers import units
 from bench.report.numbers.findings import value_text
-from bench.report.numbers.summary import Spread, spread
+from bench.report.numbers.summary import Spread, belongs_to_canary, spread
 from bench.report.recompute import stated
 from bench.report.recompute.retold import Part, Retold, follows, retold
 from bench.report.recompute.stated import FACTS, KINDS, SAID, TRIAL
 from bench.report.recompute.statements import Statement
 from bench.report.recompute.told import Scope, closest, squeezed
-from bench.report.views.rows import COLUMNS, column_words
+from bench.report.views.rows import COLUMNS, LIGHT, column_words
 from bench.store.page_data import NoPage, PageData, PageTrial
 
 ABSENT = frozenset(("", "–", "withheld"))
@@ -63,9 +63,15 @@ class Recomputed:
     def _retold(self) -> Retold:
         return retold(self._page)
 
-    def with_numbers(self) -> list[int]:
-        """Positions of the cases with a value."""
-        return [place for place in range(len(self._page.cases)) if any(self.spread(place, name) for name in self._page.metrics)]
+    def to_be_shown(self) -> list[int]:
+        """Positions of the cases with a value, which a page has to state; one that travels light states the machine's own in words."""
+        light = self._page.depth == LIGHT
+        return [
+            place
+            for place, case in enumerate(self._page.cases)
+            if not (light and belongs_to_canary(self._page.runs[case.run], case.case))
+            and any(self.spread(place, name) for name in self._page.metrics)
+        ]
 
     def unsaid(self) -> list[str]:
         """What the page has to say and does not, in words, after all its statements were held."""

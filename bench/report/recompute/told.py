@@ -83,7 +83,9 @@ def scopes(views: Sequence[RunView], depth: Depth) -> Iterator[Scope]:
         for section in (*view.sections, *view.canary_rows):
             yield Scope(section.id, section.section.workload, tuple(_of_section(section, depth)))
             for facet in section.facets:
-                yield Scope(facet.id, facet.facet.title or section.section.workload, tuple(_of_facet(facet, section.section.swept)))
+                yield Scope(
+                    facet.id, facet.facet.title or section.section.workload, tuple(_of_facet(facet, section.section.swept, depth))
+                )
             for row in section.rows:
                 yield Scope(row.id, row.summary.label, tuple(_of_row(section, row)) if depth.full else ())
 
@@ -100,10 +102,10 @@ def _of_run(view: RunView) -> Iterator[Said]:
     began = run.started_at[:16].replace("T", " ")
     for name, text in (("Device", view.device), ("Measured", f"{began} UTC"), ("Under test", _revision(run)), ("Run", run.id)):
         yield Said(HEADINGS, f"{name} {text}")
-    for name, text in view.facts:
-        yield Said(ENVIRONMENT, f"{name} {text}")
-    counts = (f"{n} {name}" for one in view.sections if one.judged for name, n in one.judged.counts(TIME) if n)
-    yield Said(HEADINGS, f"{run.question or run.suite} {' '.join(counts)}", required=False)
+    counts = " ".join(f"{n} {name}" for one in view.sections if one.judged for name, n in one.judged.counts(TIME) if n)
+    # Pages of older versions do not tell the runs of one question apart.
+    for words in (run_words(view), ""):
+        yield Said(HEADINGS, f"{run.question or run.suite} {words} {counts}", required=False)
     yield Said(COUNTS, counts_text(view))
     for doubt in view.doubts:
         yield Said(DOUBTS, f"{doubt.count} {doubt.text}")
@@ -115,19 +117,22 @@ def _of_run(view: RunView) -> Iterator[Said]:
 
 
 def _around(view: RunView, first: RunView) -> Iterator[Said]:
-    """What is as in the first run is not said again."""
+    """What is as in the first run need not be said again."""
+    later = view is not first
+    around, others = view.surroundings, first.surroundings
+    alike = later and around == others
+    for item in view.facts:
+        yield Said(ENVIRONMENT, " ".join(item), required=not (later and item in first.facts))
     for text in view.method:
-        if view is first or text not in first.method:
-            yield Said(ENVIRONMENT, text)
-    around = view.surroundings
-    if view is not first and around == first.surroundings:
-        return
+        yield Said(ENVIRONMENT, text, required=not (later and text in first.method))
+    if later and (missing := around.without(others)):
+        yield Said(ENVIRONMENT, f"Known there and not here: {', '.join(missing)}.", required=False)
     for difference in around.differences:
         values = ", ".join(f"{value} ({n})" for value, n in difference.values)
         kind = "hard: rows are not comparable" if difference.hard else "soft: comparable with care"
-        yield Said(ENVIRONMENT, f"{difference.name} {kind} {values}")
-    for name, text in (*around.hard, *around.soft):
-        yield Said(ENVIRONMENT, f"{name} {text}")
+        yield Said(ENVIRONMENT, f"{difference.name} {kind} {values}", required=not alike)
+    for item in (*around.hard, *around.soft):
+        yield Said(ENVIRONMENT, " ".join(item), required=not (later and item in (*others.hard, *others.soft)))
 
 
 def _revision(run: Run) -> str:
@@ -137,6 +142,12 @@ def _revision(run: Run) -> str:
 def _item(item: RevisionItem) -> str:
     version = item.version or ("(not installed)" if item.kind == "package" else "")
     return " ".join((item.name, version, (item.commit or "")[:10], "with uncommitted changes" if item.dirty else ""))
+
+
+def run_words(view: RunView) -> str:
+    """`12 cases, 2026-11-30 04:55`: which of several runs of one question it is."""
+    began = view.run.started_at[:16].replace("T", " ")
+    return f"{view.cases} {'case' if view.cases == 1 else 'cases'}, {began}"
 
 
 def counts_text(view: RunView) -> str:
@@ -221,9 +232,11 @@ def drawn_words(svg: str) -> str:
     return html.unescape(re.sub(r"<[^>]+>", " ", svg))
 
 
-def _of_facet(view: FacetView, swept: str | None) -> Iterator[Said]:
+def _of_facet(view: FacetView, swept: str | None, depth: Depth) -> Iterator[Said]:
     sizes = ("value" if x is None else f"{swept} {x}".replace("_", " ") for x in view.facet.xs)
-    yield Said(HEADS, " ".join(("subject", *sizes)))
+    has_matrix = view.has_matrix(depth)
+    yield Said(HEADS, " ".join(("subject", *sizes)), required=has_matrix)
+    yield from (Said(CAPTIONS, words, required=has_matrix) for words in (view.rated_by, view.utilised_of) if words)
     for label, words, reason in view.nowhere:
         at = f" at every {swept.replace('_', ' ')}" if swept else ""
         yield Said("statuses", f"{label} {words}{at}{f': {reason}' if reason else ''}")
@@ -231,9 +244,6 @@ def _of_facet(view: FacetView, swept: str | None) -> Iterator[Said]:
         yield Said(CROSSINGS, text)
     for table in (*view.charts, *view.tables):
         yield from _of_table(table)
-    for words in (view.rated_by, view.utilised_of):
-        if words:
-            yield Said(CAPTIONS, words)
     for extra in view.extras:
         what = FRONTS if extra.numbers is None else MEMORY
         yield Said(what, extra.title, required=False)

@@ -72,6 +72,6 @@ def verify_page(text: str) -> Verification:
                 differences.append(
                     Difference(held.what, where, statement.text if held.printed is None else held.printed, held.expected)
                 )
-    unstated = tuple(again.name(place) for place in again.with_numbers() if place not in seen) if found else ()
+    unstated = tuple(again.name(place) for place in again.to_be_shown() if place not in seen) if found else ()
     order = {what: found[what] for what in (*(what for what in ORDER if found[what]), *sorted(found))}
     return Verification(page, order, agreed, tuple(differences), unstated, tuple(again.unsaid()) if found else ())

@@ -20,9 +20,15 @@
   };
   for (const section of document.querySelectorAll(".environment, .use")) withCopy(section);
 
-  let data = null;
-  const medians = (position) => {
-    data ??= JSON.parse(document.getElementById("data").textContent).trials;
+  const island = document.getElementById("data");
+  const unpack = (packed) => {
+    const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
+  };
+  let text = null, trials = null;
+  const dataText = () => (text ??= island.type === "application/json" ? Promise.resolve(island.textContent) : unpack(island.textContent));
+  const medians = async (position) => {
+    const data = await (trials ??= dataText().then((json) => JSON.parse(json).trials));
     const [caseOf, timeOf] = ["case", "time_s"].map((name) => {
       const at = data.columns.indexOf(name);
       return at < 0 ? () => (data.same ? data.same[name] : null) : (row) => row[at];
@@ -43,8 +49,8 @@
   };
   const WIDTH = 420, LEFT = 6, FLOOR = 92, DOTS = 14;
 
-  const shape = (body) => {
-    const dots = medians(Number(body.dataset.q));
+  const shape = async (body) => {
+    const dots = await medians(Number(body.dataset.q));
     const [least, top, digits] = (body.dataset.h || "  ").split(" ");
     const [binLow, binHigh] = [Number(least), Number(top)], counts = [...digits].map((digit) => parseInt(digit, 36));
     const ends = [...dots, ...(counts.length ? [binLow, binHigh] : [])];
@@ -69,17 +75,17 @@
     return figure;
   };
 
-  document.addEventListener("toggle", (event) => {
+  document.addEventListener("toggle", async (event) => {
     const evidence = event.target.open && event.target.querySelector(":scope > .evidence");
     if (!evidence || evidence.querySelector(":scope > .copy")) return;
     withCopy(evidence);
     const code = event.target.querySelector("summary code");
     const button = copyButton(code.textContent);
     button.setAttribute("aria-label", "Copy the command");
-    const body = event.target.closest("tbody");
-    const figure = "q" in body.dataset ? shape(body) : null;
-    if (figure) evidence.prepend(figure);
     evidence.prepend(button);
+    const body = event.target.closest("tbody");
+    const figure = "q" in body.dataset ? await shape(body) : null;
+    if (figure) button.after(figure);
   }, true);
 
   const openTarget = () => {
@@ -98,8 +104,8 @@
 
   const save = document.getElementById("save");
   save.hidden = false;
-  save.addEventListener("click", () => {
-    const blob = new Blob([document.getElementById("data").textContent], { type: "application/json" });
+  save.addEventListener("click", async () => {
+    const blob = new Blob([await dataText()], { type: "application/json" });
     const link = make("a", "", { href: URL.createObjectURL(blob), download: "report.json" });
     link.click();
     URL.revokeObjectURL(link.href);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.records import Result, Scalar, canonical_json
 from bench.report.numbers import units
@@ -30,6 +30,17 @@ class Surroundings:
     partly_known: tuple[str, ...]
     """Items that only some rows could tell, since a trial that ended early never asked."""
     usual: Mapping[str, Scalar]
+
+    def beyond(self, first: Surroundings) -> Surroundings:
+        """Without the items that another run has too, with the same value."""
+        hard = tuple(item for item in self.hard if item not in first.hard)
+        soft = tuple(item for item in self.soft if item not in first.soft)
+        return replace(self, hard=hard, soft=soft)
+
+    def without(self, first: Surroundings) -> tuple[str, ...]:
+        """Items that those of another run have, and these do not."""
+        own = {name for name, _ in (*self.hard, *self.soft)}
+        return tuple(name for name, _ in (*first.hard, *first.soft) if name not in own)
 
 
 def _items(results: Sequence[Result], hard: bool) -> dict[str, Counter[str]]:

@@ -35,6 +35,8 @@ class Extra:
     svg: str | None
     words: tuple[str, ...] = ()
     numbers: Numbers | None = None
+    is_cut: bool = False
+    """Whether the chart has fewer bars than there are."""
 
 
 def extras(facet: Facet, swept: str | None, chosen: dict[str, Style], prefix: str, room: int, *, draw: bool = True) -> list[Extra]:
@@ -113,13 +115,13 @@ def _causes(facet: Facet, swept: str | None, prefix: str, *, draw: bool) -> Extr
         bars.append((cell.label, parts))
         if cell.label in predicted:
             bars.append((PREDICTED, predicted[cell.label]))
-    svg = stacked(bars, "byte", title=peaks.title.lower(), prefix=prefix, bold=facet.baseline) if draw else ""
+    svg = stacked(bars, "byte", title=peaks.title.lower(), prefix=prefix, bold=facet.baseline, below=PREDICTED) if draw else ""
     if svg is None:
         return None
     hint = "all that is resident included · lower is better"
     words = tuple(text for cell, _ in peaks.found if (text := prediction_words(cell)))
     told = ("Below each bar what the memory model predicts of it:", *words) if words else ()
-    return Extra(peaks.title, hint, svg, told + _more(bars), peaks.numbers)
+    return Extra(peaks.title, hint, svg, told + _more(bars), peaks.numbers, is_cut=len(bars) > MOST_BARS)
 
 
 def _phases(facet: Facet, swept: str | None, prefix: str, *, draw: bool) -> Extra | None:
@@ -138,7 +140,9 @@ def _phases(facet: Facet, swept: str | None, prefix: str, *, draw: bool) -> Extr
     ]
     words = ("Taken in a pass of its own, with a mark between the parts. The sum over the timed step: " + ", ".join(apart) + ".",)
     hint = "medians · lower is better"
-    return Extra(f"Forward, backward, optimizer{_at(swept, x)}", hint, svg, words + _more(found), _numbers(found, PHASES, "s", {}))
+    numbers = _numbers(found, PHASES, "s", {})
+    cut = len(found) > MOST_BARS
+    return Extra(f"Forward, backward, optimizer{_at(swept, x)}", hint, svg, words + _more(found), numbers, is_cut=cut)
 
 
 def _front(facet: Facet, swept: str | None, chosen: dict[str, Style], prefix: str, *, draw: bool) -> Extra | None:

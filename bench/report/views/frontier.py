@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bench.plan.stored import stored
 from bench.records import Run
 from bench.report.answers.advice import Advice
 from bench.report.answers.settings import setting
@@ -15,6 +16,9 @@ from bench.report.numbers.layout import Facet, Section
 from bench.report.numbers.summary import TIME, CaseSummary
 from bench.report.views.tables import Cell, Head, Table
 from bench.run.search import Frontier, frontier, outcome
+
+BESIDES = (("host_resident_bytes", "host memory there"), ("disk_bytes", "on disk there"))
+"""Metric and head of what else a size takes, shown where a subject has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,8 @@ class Reaches:
     """The case of the largest size that fits."""
     smallest: int | None
     """The smallest size that was asked for."""
+    needed_bytes: int | None
+    """Of the device, as planned before it ran, at the smallest size that is out of memory."""
 
 
 def searched_axis(run: Run) -> str | None:
@@ -52,7 +58,10 @@ def _reach(facet: Facet, label: str, axis: str) -> Reaches | None:
         return None
     answers = {value: ended for value, cell in cells.items() if (ended := outcome([r.status for r in cell.counted])) is not None}
     found = frontier(answers)
-    return Reaches(label, found, cells.get(found.largest_ok) if found.largest_ok is not None else None, min(cells))
+    largest = cells.get(found.largest_ok) if found.largest_ok is not None else None
+    beyond = cells[found.smallest_oom].counted if found.smallest_oom is not None else ()
+    planned = [told.peak_bytes for row in beyond if (told := stored(row.conditions)) is not None]
+    return Reaches(label, found, largest, min(cells), planned[0] if planned else None)
 
 
 def _words(found: Frontier) -> str:
@@ -76,14 +85,18 @@ def frontier_table(
     ordered = sorted(found, key=lambda entry: -(entry.found.largest_ok or 0))
     svg = strips(
         [_strip(entry, chosen, bold=entry.label == facet.baseline) for entry in ordered],
-        title=f"largest {name} that fits: {', '.join(f'{entry.label} {_words(entry.found)}' for entry in ordered)}",
+        title=f"largest {name} that fits",
         tick=lambda value: f"{value:.0f}",
         binary=True,
     )
-    lines = tuple(_line(entry, facet, row_ids) for entry in ordered)
+    besides = [
+        (metric, head) for metric, head in BESIDES if any(metric in entry.largest.values for entry in found if entry.largest)
+    ]
+    lines = tuple(_line(entry, facet, row_ids, [metric for metric, _ in besides]) for entry in ordered)
     heads = (
-        Head("subject"), Head(f"largest {name} that fits"), Head("smallest that is out of memory"), Head("time there"),
-        Head("peak there"),
+        Head("subject"), Head(f"largest {name} that fits"),
+        Head("smallest that is out of memory", "planned: what bench plan said before it ran"), Head("time there"), Head("peak there"),
+        *(Head(head) for _, head in besides),
     )  # fmt: skip
     caption = "● fits, △ out of memory. Further right is better; the axis is logarithmic."
     return Table(f"What fits, by {name}", caption, heads, lines, svg, kind="frontier")
@@ -101,17 +114,22 @@ def _strip(entry: Reaches, chosen: Mapping[str, Style], *, bold: bool) -> Strip:
     return Strip(entry.label, tuple(marks), _words(found), chosen[entry.label].colour, bold)
 
 
-def _line(entry: Reaches, facet: Facet, row_ids: Mapping[tuple[str, str], str]) -> tuple[Cell, ...]:
+def _line(entry: Reaches, facet: Facet, row_ids: Mapping[tuple[str, str], str], besides: Sequence[str]) -> tuple[Cell, ...]:
     found, case = entry.found, entry.largest
     link = row_ids.get((case.case.key, case.arm)) if case else None
     ended = f"then {status_word(found.ended_by[1])} at {found.ended_by[0]}" if found.ended_by else ""
+    needs = f"planned: {units.size(entry.needed_bytes)}" if entry.needed_bytes is not None else ""
     none = Cell("–", tint="none")
+
+    def there(metric: str) -> Cell:
+        return Cell(units.size(case.values[metric].median)) if case and case.usable and metric in case.values else none
+
     return (
         Cell(entry.label),
         Cell(str(found.largest_ok), ended, link=link) if found.largest_ok is not None else Cell("none", ended, tint="word"),
-        Cell(str(found.smallest_oom), tint="word") if found.smallest_oom is not None else Cell("none seen", tint="none"),
+        Cell(str(found.smallest_oom), needs, tint="word") if found.smallest_oom is not None else Cell("none seen", tint="none"),
         Cell(units.seconds(case.values[TIME].median)) if case and case.usable and TIME in case.values else none,
-        Cell(units.size(case.values[facet.memory].median)) if case and case.usable and facet.memory in case.values else none,
+        *(there(metric) for metric in (facet.memory, *besides)),
     )
 
 

@@ -50,7 +50,7 @@ def _limits(facet: Facet, chosen: Mapping[str, Style]) -> Table | None:
         rows.append(Strip(label, tuple(marks), words, chosen[label].colour, label == facet.baseline))
     svg = strips(
         rows,
-        title="largest error as a share of its limit: " + ", ".join(f"{row.name} {row.words}" for row in rows),
+        title="largest error as a share of its limit",
         tick=_share,
         lines=[Line(1.0, "limit")],
     )
@@ -76,6 +76,6 @@ def _errors(facet: Facet, chosen: Mapping[str, Style], metric: str) -> Table | N
     if len(rows) < FEWEST:
         return None
     name = title(metric)
-    svg = strips(rows, title=f"{name}: " + ", ".join(f"{row.name} {row.words}" for row in rows), tick=_share)
+    svg = strips(rows, title=name, tick=_share)
     caption = "root mean square beside the reference, relative to it · left is better · bar: range over sizes and trials"
     return Table(name[:1].upper() + name[1:], caption, (), (), svg) if svg else None

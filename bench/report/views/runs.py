@@ -79,6 +79,10 @@ class FacetView:
     crossings: tuple[str, ...] = ()
     """Sentences about who overtakes whom."""
 
+    def has_matrix(self, depth: Depth) -> bool:
+        """Whether its matrix is shown: on a page that travels light only where it sets sizes beside each other, as the rows do not."""
+        return not depth.light or len(self.facet.xs) > 1
+
     @property
     def rated_by(self) -> str:
         """What the shares in the matrix are of, each with its value; nothing where there are none."""

@@ -116,6 +116,26 @@ def test_the_frontier_names_the_largest_that_fits_and_the_smallest_that_does_not
     assert "16384 fits, 18432 does not" in table.svg
 
 
+def test_the_frontier_tells_what_else_a_size_takes_and_what_is_planned_for_the_one_that_does_not_fit() -> None:
+    run, rows = search_run()
+    planned = {PREDICTED: {"peak_bytes": 97 * 2**30, "phase": "backward", "moment": "loss", "causes": {}, "notes": []}}
+    disk = factories.measurement("disk_bytes", (3.0 * 2**30,))
+    rows = [
+        dataclasses.replace(row, conditions=planned)
+        if row.status is Status.OOM
+        else dataclasses.replace(row, measurements=(*row.measurements, disk))
+        for row in rows
+    ]
+    section = _section((run, rows))
+    table = frontier_table(section, section.facets[0], styles(section.labels), {})
+    assert table
+    assert [head.text for head in table.heads][-1] == "on disk there"
+    assert {line[0].text: (line[2].note, line[-1].text) for line in table.lines} == {
+        "plain": ("planned: 97.0 GiB", "3.00 GiB"),
+        "full": ("", "3.00 GiB"),
+    }
+
+
 def test_out_of_memory_in_a_plain_sweep_has_a_frontier_and_without_there_is_none() -> None:
     section = _section(crossing_run())
     assert _texts(frontier_table(section, section.facets[0], styles(section.labels), {}))["eager"][:2] == ["4096", "8192"]
@@ -216,7 +236,7 @@ def test_errors_are_drawn_as_shares_of_their_limit_with_plain_pytorch_beside() -
     (table,) = numerics(section.facets[0], styles(section.labels))
     assert table.svg
     assert "1.0e-07 of 2.0e-07 (out, small)" in table.svg
-    assert table.svg.count('fill="var(--card)" stroke="var(--s') == 3
+    assert table.svg.count("fill:var(--card);stroke:var(--s") == 3
     assert ">limit<" in table.svg
 
 
