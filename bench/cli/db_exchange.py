@@ -73,7 +73,7 @@ def export(runs: tuple[str, ...], output: Path | None, format_: str, database: s
 )
 @database_option
 def publish(runs: tuple[str, ...], output: Path, database: str) -> int:
-    """Write runs as files to be committed: DIR/<device>/<suite>.jsonl.gz and <suite>.summary.json.
+    """Write runs as files to be committed: DIR/<device>/<suite>.jsonl.gz and <suite>.summary.json.gz.
 
     Runs of one suite on one model of device share their files, which replace what was there. All files of DIR together may take 3 MiB;
     more is refused, and nothing written. `bench db import` reads them.

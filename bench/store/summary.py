@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -27,10 +28,10 @@ def summary_rows(results: Sequence[Result]) -> list[dict[str, Json]]:
 
 
 def write_summary(path: Path, results: Sequence[Result]) -> None:
-    """Writes `summary_rows` as a JSON array, one row a line. Raises StoreError where `path` cannot be written."""
+    """Writes `summary_rows` as a gzipped JSON array, one row a line. Raises StoreError where `path` cannot be written."""
     lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in summary_rows(results)]
     with replacing(path) as out:
-        out.write(("[\n" + ",\n".join(lines) + "\n]\n").encode())
+        out.write(gzip.compress(("[\n" + ",\n".join(lines) + "\n]\n").encode(), mtime=0))
 
 
 def _row(group: Sequence[Result]) -> dict[str, Json]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -38,8 +39,8 @@ def test_excluded_results_do_not_count_and_cases_stay_apart(tmp_path: Path) -> N
         factories.result(of=factories.case("flash"), status=Status.UNAVAILABLE),
         factories.result(of=factories.case("eager"), index=1, excluded_reason="too warm"),
     ]
-    write_summary(tmp_path / "new" / "attention.summary.json", results)
-    rows = json.loads((tmp_path / "new" / "attention.summary.json").read_text())
+    write_summary(tmp_path / "new" / "attention.summary.json.gz", results)
+    rows = json.loads(gzip.decompress((tmp_path / "new" / "attention.summary.json.gz").read_bytes()))
     assert rows == summary_rows(results)
     assert [(row["case"]["subject"]["attention"], row["status"], row["trials"]) for row in rows] == [
         ("eager", "ok", 1),
