@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.options import database_option, json_option
+from bench.cli.speech import drawing, language_option
 from bench.cli.terminal import note, say, say_json, table
-from bench.plan.spec import DEFAULTS, MODELLED
+from bench.plan.spec import DEFAULTS, MODELLED, SHARDINGS
 
 if TYPE_CHECKING:
     from bench.plan.fits import Choice
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from bench.plan.terms import Prediction
 
 GIB = 2**30
+TOLD = ("attention", "checkpointing", "optimizer", "adaptation")
+"""Slots that are told even where they are as usual: without them the largest numbers have no reason."""
 SLOTS = tuple(slot for slot, known in MODELLED.items() if len(known) > 1)
 
 
@@ -41,7 +44,7 @@ def _technique_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--gpu", metavar="NAME", help="A GPU by name, such as h200, h100, a100-80gb, rtx-4090.")
 @click.option("--gpu-memory", metavar="SIZE", help="Its memory instead: 80GB (1e9) or 79.1GiB (2^30).")
 @click.option("--world-size", type=click.IntRange(1), default=1, show_default=True, help="GPUs that train together.")
-@click.option("--sharding", metavar="NAME", help="none, ddp, zero1, zero2, zero3 or fsdp2; default: fsdp2 for several GPUs.")
+@click.option("--sharding", metavar="NAME", help=f"{', '.join(SHARDINGS)}; default: fsdp2 for several GPUs.")
 @click.option("--offload", metavar="NAME", default="none", show_default=True, help="none, optimizer or parameters.")
 @_technique_options
 @click.option("--explain", is_flag=True, help="The published figures behind it, and what real code does at the same shape.")
@@ -63,6 +66,7 @@ def _technique_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--grid", type=click.Path(file_okay=False, path_type=Path), help="Write the suites that validate predictions into this folder."
 )
+@language_option
 @database_option
 @json_option
 def plan(
@@ -143,6 +147,8 @@ def plan(
         show(ways, memory, database)
     for words in prediction.notes:
         note(words)
+    if "attention" not in chosen and not row:
+        note("attention is eager, as in suites, unless it is said: transformers by itself takes SDPA, so --attention sdpa_flash")
     return 0
 
 
@@ -172,10 +178,16 @@ def _draw(path: Path, model: ModelSpec, ways: tuple[Choice, ...], memory: int | 
     if memory is None:
         raise PlanError("--figure draws what fits: say --gpu or --gpu-memory")
     try:
-        draw(path, model, ways, memory, title)
+        with drawing():
+            draw(path, model, ways, memory, title)
     except (OSError, ValueError) as error:
         raise PlanError(f"{path} cannot be written: {error}") from error
     note(f"figure: {path}")
+
+
+def _gpus(train: TrainSpec) -> str:
+    offload = "" if train.offload == "none" else f", offload {train.offload}"
+    return "1 GPU" if train.world_size == 1 else f"{train.world_size} GPUs, {train.sharding}{offload}, of which this is one"
 
 
 def _gib(size: float) -> str:
@@ -183,7 +195,8 @@ def _gib(size: float) -> str:
 
 
 def _show(model: ModelSpec, train: TrainSpec, prediction: Prediction, all_terms: bool) -> None:
-    say(f"{model.name}, {train.seq_len} tokens, batch {train.batch}, {train.precision}, {train.world_size} GPU")
+    say(f"{model.name}, {train.seq_len} tokens, batch {train.batch}, {train.precision}, {_gpus(train)}")
+    say(", ".join(f"{slot} {getattr(train, slot)}" for slot in SLOTS if slot in TOLD or getattr(train, slot) != DEFAULTS[slot]))
     say()
     moments = prediction.moments
     causes = list(dict.fromkeys(cause for moment in moments for cause in moment.by_category()))

@@ -6,7 +6,7 @@ import os
 import tempfile
 import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.options import database_option
+from bench.cli.speech import drawing, language_option
 from bench.cli.terminal import json_text, note, say
 from bench.errors import SelectionError, StoreError
+from bench.lang import spoken
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
@@ -85,15 +87,15 @@ def _page(runs: Sequence[Run], results: Sequence[Result], kind: str, wishes: Wis
     from bench import report as room
 
     if kind == "html" and wishes.figures is None:
-        return room.render_page(runs, results, now=wishes.now, light=wishes.light).encode("utf-8", "backslashreplace")
+        return _spoken_page(room.render_page(runs, results, now=wishes.now, light=wishes.light))
     from bench.report.outputs.drawn import collected, figure_files
 
-    with collected() as drawings:
+    with drawing() if wishes.figures is not None else nullcontext(), collected() as drawings:
         page = room.render_page(runs, results, now=wishes.now, light=wishes.light)
     if wishes.figures is not None:
         _write_figures(wishes.figures, figure_files(drawings, runs, results))
     if kind != "eml":
-        return page.encode("utf-8", "backslashreplace")
+        return _spoken_page(page)
     from bench.report.outputs.mail import BadHeader, Headers, render_mail
 
     headers = Headers(wishes.sender, wishes.to, wishes.subject)
@@ -102,6 +104,14 @@ def _page(runs: Sequence[Run], results: Sequence[Result], kind: str, wishes: Wis
         return render_mail(runs, results, page, next(iter(drawings), None), headers, now=wishes.now, name=attached)
     except BadHeader as error:
         raise click.UsageError(str(error)) from error
+
+
+def _spoken_page(page: str) -> bytes:
+    """The bytes of a page, in the language that is spoken."""
+    from bench.lang.pages import page_in
+
+    own = spoken()
+    return (page if own is None else page_in(page, own)).encode("utf-8", "backslashreplace")
 
 
 def _write_figures(folder: Path, files: dict[Path, bytes]) -> None:
@@ -221,6 +231,7 @@ def _chosen(store: Store, runs: Sequence[str], given: list[Run]) -> list[Run]:
 @click.option("--from", "sender", metavar="ADDRESS", help="Of an eml: who sends it. Default: an address that no mail can reach.")
 @click.option("--subject", metavar="TEXT", help="Of an eml. Default: the suite and how its cases ended.")
 @click.option("--open", "show", is_flag=True, help="Open the file in a browser.")
+@language_option
 @database_option
 def report(runs: tuple[str, ...], output: Path | None, format_: str | None, database: str, **given: Any) -> int:
     """Write the report of runs (ids, beginnings of ids, labels, or `latest`, which is the default).
@@ -236,6 +247,8 @@ def report(runs: tuple[str, ...], output: Path | None, format_: str | None, data
         raise click.UsageError("--to, --from and --subject belong to --format eml")
     if given["light"] and kind not in ("html", "eml"):
         raise click.UsageError("--light is of a page: it belongs to --format html or eml")
+    if spoken() is not None and kind != "html":
+        raise click.UsageError("--lang is of a page: it belongs to --format html")
     if to_stdout and given["show"]:
         raise click.UsageError("--open needs a file: leave out `-o -`")
     with _opened(database, given["sources"]) as (store, found):

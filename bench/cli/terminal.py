@@ -1,4 +1,4 @@
-"""Writes to the terminal: tables that line up, text that cannot steer it, notices on stderr."""
+"""Writes to the terminal: tables that line up, text that cannot steer it, notices on stderr; each in the language that is spoken."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from bench.lang import said
 from bench.plaintext import STEERING, plain
 
 WIDEST_CELL = 60
@@ -27,7 +28,7 @@ def shortened(text: str, most: int = WIDEST_CELL) -> str:
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = (), widest: int = WIDEST_CELL) -> str:
     """Columns under `heads`, two spaces apart; those whose index is in `right` end at the right. The last column is not padded."""
-    cells = [[shortened(plain(cell), widest) for cell in row] for row in [list(heads), *(list(row) for row in rows)]]
+    cells = [[shortened(said(plain(cell)), widest) for cell in row] for row in [list(heads), *(list(row) for row in rows)]]
     widths = [max(width(row[column]) for row in cells) for column in range(len(heads))]
     lines = []
     for row in cells:
@@ -41,13 +42,13 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequenc
 
 def say(text: str = "") -> None:
     """One line, or several, of the command's output."""
-    click.echo(text)
+    click.echo(text if "\n" in text else said(text))
 
 
 def note(text: str) -> None:
     """A warning or a notice: on stderr, so that output stays what was asked for."""
     sys.stdout.flush()
-    click.echo(f"bench: {plain(text, lines=True)}", err=True)
+    click.echo(f"bench: {said(plain(text, lines=True))}", err=True)
 
 
 def json_text(data: Any) -> str:

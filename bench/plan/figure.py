@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.lang import said
 from bench.plan.fits import Choice
 from bench.plan.predict import predict_step
 from bench.plan.spec import ModelSpec
@@ -17,9 +18,18 @@ LEAST_LABEL = 0.03
 
 def draw(path: Path, model: ModelSpec, ways: Sequence[Choice], memory_bytes: int, title: str) -> None:
     """Writes the figure in the format of the path's suffix; raises ValueError for a suffix that matplotlib does not know."""
+    from matplotlib import rc_context
+
+    from bench.lang.fonts import families
+
+    with rc_context({"font.family": families()}):
+        _draw(path, model, ways, memory_bytes, title)
+
+
+def _draw(path: Path, model: ModelSpec, ways: Sequence[Choice], memory_bytes: int, title: str) -> None:
     from matplotlib.figure import Figure
 
-    names = ["as asked for" if index == 0 else ", ".join(way.changes) for index, way in enumerate(ways)]
+    names = [said("as asked for") if index == 0 else ", ".join(way.changes) for index, way in enumerate(ways)]
     parts = [predict_step(model, way.train).peak.by_category() for way in ways]
     figure = Figure(figsize=(11, 1.2 + 0.62 * len(ways)), layout="constrained")
     axes = figure.subplots()
@@ -29,14 +39,16 @@ def draw(path: Path, model: ModelSpec, ways: Sequence[Choice], memory_bytes: int
         if not any(sizes):
             continue
         seen = any(part.get(cause, 0) >= LEAST_LABEL * sum(part.values()) for part in parts)
-        label = cause.replace("_", " ") if seen else None
+        label = said(cause.replace("_", " ")) if seen else None
         axes.barh(range(len(ways)), sizes, left=left, label=label, height=0.62)
         left = [before + size for before, size in zip(left, sizes, strict=True)]
-    axes.axvline(memory_bytes / GIB, color="black", linestyle="--", linewidth=1, label=f"memory: {memory_bytes / GIB:.1f} GiB")
+    axes.axvline(
+        memory_bytes / GIB, color="black", linestyle="--", linewidth=1, label=said(f"memory: {memory_bytes / GIB:.1f} GiB")
+    )
     axes.set_yticks(range(len(ways)), [_wrapped(name) for name in names], fontsize=7)
     axes.invert_yaxis()
-    axes.set_xlabel("predicted peak of allocated memory, GiB")
-    axes.set_title(title, fontsize=10)
+    axes.set_xlabel(said("predicted peak of allocated memory, GiB"))
+    axes.set_title(said(title), fontsize=10)
     axes.legend(fontsize=7)
     figure.savefig(path)
 

@@ -16,6 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from bench.lang import said, spoken
 from bench.records import Result, Run
 from bench.report.drawing.parts import HATCHES, colour_of
 from bench.report.drawing.svg import CARD, GRID, INK, MUTED, PART, SERIES, observed, plain_text
@@ -102,7 +103,13 @@ def _real_colours() -> Mapping[str, str]:
 
 
 def _complete(figure: Any, label: str) -> None:
-    """Gives the figure its colours, a title and, where its lines have no names beside them, a legend."""
+    """Gives the figure its colours, a title and, where its lines have no names beside them, a legend, in the language that is spoken."""
+    from matplotlib.text import Text
+
+    from bench.lang.fonts import families
+
+    for text in figure.findobj(Text) if spoken() is not None else ():
+        text.set(text=said(text.get_text()), fontfamily=families())
     for artist in figure.findobj():
         _recolour(artist)
         box = artist.get_bbox_patch() if hasattr(artist, "get_bbox_patch") else None
@@ -121,7 +128,8 @@ def _complete(figure: Any, label: str) -> None:
             text.set_parse_math(False)
         top += (0.19 * -(-len(names) // _LEGEND_COLUMNS) + 0.1) / high
     title = plain_text(label.partition(":")[0])
-    figure.text(0.0, top, title[:1].upper() + title[1:], color=light_colours()["ink"], weight="bold", parse_math=False, va="bottom")
+    title = said(title) if spoken() else title[:1].upper() + title[1:]
+    figure.text(0.0, top, title, fontfamily=families(), color=light_colours()["ink"], weight="bold", parse_math=False, va="bottom")
 
 
 def _written(figure: Any) -> tuple[str, bytes]:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bench.lang.pages import language_of, page_in_english
 from bench.report.recompute.recomputed import Recomputed
 from bench.report.recompute.stated import KINDS, OF_ONE_CASE
 from bench.report.recompute.statements import statements
@@ -50,8 +51,10 @@ class Verification:
 
 
 def verify_page(text: str) -> Verification:
-    """Verifies the text of a page. Raises NoPage for what is none."""
+    """Verifies the text of a page. Raises NoPage for what is none. A page in another language is read back into English first."""
     page = read_page_data(text)
+    own = language_of(text)
+    text = text if own is None else page_in_english(text, own)
     again = Recomputed(page)
     found: Counter[str] = Counter()
     agreed: Counter[str] = Counter()

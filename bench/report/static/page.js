@@ -1,4 +1,6 @@
 "use strict";
+const WORDS = JSON.parse(document.getElementById("words")?.textContent || "{}");
+const said = (english, values = {}) => (WORDS[english] ?? english).replace(/\{(\w+)\}/g, (_, name) => values[name]);
 (() => {
   const make = (tag, text, props) => Object.assign(document.createElement(tag), { textContent: text }, props);
   const state = new Map(new URLSearchParams(location.hash.startsWith("#?") ? location.hash.slice(2) : ""));
@@ -45,7 +47,7 @@
     const heads = [...table.tHead.rows[0].cells];
     const tools = section.querySelector(".tools");
     const key = section.id;
-    const search = make("input", "", { type: "search", placeholder: "Search rows", ariaLabel: "Search rows" });
+    const search = make("input", "", { type: "search", placeholder: said("Search rows"), ariaLabel: said("Search rows") });
     const shown = make("span", "", { role: "status" });
     const chosen = new Set((state.get(key + ".s") || "").split(",").filter(Boolean));
     const picked = new Map();
@@ -70,7 +72,7 @@
         body.hidden = !fits;
         count += fits;
       }
-      shown.textContent = count === bodies.length ? "" : `${count} of ${bodies.length} rows shown, ${bodies.length - count} hidden`;
+      shown.textContent = count === bodies.length ? "" : said("{count} of {all} rows shown, {hidden} hidden", { count, all: bodies.length, hidden: bodies.length - count });
     };
     const facet = (head, column) => {
       const counts = new Map();
@@ -81,9 +83,9 @@
       if (counts.size < 2 || counts.size > 60) return;
       const name = head.textContent;
       const select = make("select", "", { ariaLabel: name });
-      select.append(new Option(`${name}: all`, ""));
+      select.append(new Option(said("{name}: all", { name }), ""));
       for (const [word, n] of [...counts].sort(([a], [b]) => a.localeCompare(b, undefined, { numeric: true }))) {
-        select.append(new Option(`${name}: ${word} (${n})`, word));
+        select.append(new Option(said("{name}: {word} ({n})", { name, word, n }), word));
       }
       const old = state.get(`${key}.f${column}`);
       if (old && counts.has(old)) { select.value = old; picked.set(column, old); }
@@ -107,7 +109,7 @@
     }
     heads.forEach((head, column) => { if ("f" in head.dataset) facet(head, column); });
     if (noise.size) {
-      tools.append(toggle(`Hide noise (${noise.size})`, loud, () => {
+      tools.append(toggle(said("Hide noise ({n})", { n: noise.size }), loud, () => {
         loud = !loud;
         remember(key + ".n", loud ? "1" : "");
         apply();
@@ -145,8 +147,8 @@
   const parts = [...document.querySelectorAll("section.workload[data-w]")];
   const names = [...new Set(parts.map((part) => part.dataset.w))];
   if (names.length > 1) {
-    const select = make("select", "", { id: "workload", ariaLabel: "Workload" });
-    select.append(new Option("All workloads", ""), ...names.map((name) => new Option(name, name)));
+    const select = make("select", "", { id: "workload", ariaLabel: said("Workload") });
+    select.append(new Option(said("All workloads"), ""), ...names.map((name) => new Option(name, name)));
     const choose = () => { for (const part of parts) part.hidden = select.value !== "" && part.dataset.w !== select.value; };
     select.value = names.includes(state.get("w")) ? state.get("w") : "";
     select.addEventListener("change", () => { remember("w", select.value); choose(); });

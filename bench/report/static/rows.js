@@ -1,15 +1,15 @@
 (() => {
   const make = (tag, text, props) => Object.assign(document.createElement(tag), { textContent: text }, props);
   const copyButton = (text) => {
-    const button = make("button", "Copy", { type: "button", className: "copy" });
+    const button = make("button", said("Copy"), { type: "button", className: "copy" });
     button.addEventListener("click", async () => {
       try {
         await navigator.clipboard.writeText(text);
-        button.textContent = "Copied";
+        button.textContent = said("Copied");
       } catch {
-        button.textContent = "Select and copy";
+        button.textContent = said("Select and copy");
       }
-      setTimeout(() => { button.textContent = "Copy"; }, 1600);
+      setTimeout(() => { button.textContent = said("Copy"); }, 1600);
     });
     return button;
   };
@@ -58,8 +58,9 @@
     let low = Math.min(...ends), high = Math.max(...ends);
     if (low === high) { low *= 0.99; high *= 1.01; }
     const x = (value) => LEFT + (WIDTH - 2 * LEFT) * (value - low) / (high - low);
-    const words = `${dots.length} trial median${dots.length > 1 ? "s" : ""} from ${seconds(Math.min(...dots))} to ${seconds(Math.max(...dots))}`
-      + (counts.length ? "; below, how its samples are spread" : "");
+    const from = dots.length > 1 ? "{n} trial medians from {low} to {high}" : "{n} trial median from {low} to {high}";
+    const words = said(from, { n: dots.length, low: seconds(Math.min(...dots)), high: seconds(Math.max(...dots)) })
+      + (counts.length ? said("; below, how its samples are spread") : "");
     const drawing = svg("svg", { class: "shape", viewBox: `0 0 ${WIDTH} 112`, role: "img", "aria-label": words });
     const most = Math.max(...counts, 1), wide = counts.length ? (x(binHigh) - x(binLow)) / counts.length : 0;
     counts.forEach((n, i) => {
@@ -81,7 +82,7 @@
     withCopy(evidence);
     const code = event.target.querySelector("summary code");
     const button = copyButton(code.textContent);
-    button.setAttribute("aria-label", "Copy the command");
+    button.setAttribute("aria-label", said("Copy the command"));
     evidence.prepend(button);
     const body = event.target.closest("tbody");
     const figure = "q" in body.dataset ? await shape(body) : null;

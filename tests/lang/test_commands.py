@@ -1,0 +1,96 @@
+"""`--lang zh-TW` as a user calls it: a plan, its figure, a page with its figures, and what has no language."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bench.cli import cli
+from bench.cli.terminal import width
+from bench.lang.fonts import FAMILIES
+from bench.store import Store
+from tests.report.chromium import sample
+
+HAN = re.compile("[\u4e00-\u9fff]")
+PLAN = ("plan", "--model", "llama-3-8b", "--seq-len", "16384", "--gpu", "h200")
+
+
+def bench(*arguments: object) -> Result:
+    result = CliRunner().invoke(cli, [str(argument) for argument in arguments], standalone_mode=False)
+    if result.exception is not None:
+        raise result.exception
+    return result
+
+
+@pytest.fixture
+def no_font(monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib import font_manager
+
+    there = [font for font in font_manager.fontManager.ttflist if font.name not in FAMILIES["zh-TW"]]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", there)
+    monkeypatch.setattr(font_manager, "findSystemFonts", list)
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("lang") / "bench.db"
+    runs, rows = sample("crossing")
+    with Store.open(path) as store:
+        for run in runs:
+            store.add_run(run)
+        for row in rows:
+            store.add_result(row)
+    return path
+
+
+def test_a_plan_has_the_same_numbers_in_chinese_and_no_line_of_it_stays_english() -> None:
+    english, own = bench(*PLAN).stdout, bench(*PLAN, "--lang", "zh-TW").stdout
+    numbers = re.compile(r"\d+(?:\.\d+)?")
+    assert numbers.findall(own) == numbers.findall(english)
+    lines = own.splitlines()
+    assert all(HAN.search(line) for line in lines if line and not re.match(r"\d+ ", line))
+    starts = {width(line.rpartition("  ")[0]) for line in lines if re.match(r"\d+ |列", line)}
+    assert len(starts) == 1  # the last column begins in one place, though characters are twice as wide
+
+
+def test_all_that_a_plan_explains_is_explained_in_chinese() -> None:
+    for line in bench("plan", "--explain", "--lang", "zh-TW").stdout.splitlines():
+        assert HAN.search(line) or not re.search("[a-z]{4}", line), line
+
+
+def test_a_plan_as_json_and_its_settings_have_no_language() -> None:
+    plan = PLAN[: PLAN.index("--gpu")]
+    assert json.loads(bench(*plan, "--lang", "zh-TW", "--json").stdout) == json.loads(bench(*plan, "--json").stdout)
+    assert bench(*plan, "--lang", "zh-TW", "--emit", "hf").stdout == bench(*plan, "--emit", "hf").stdout
+
+
+def test_without_a_font_a_plans_figure_is_in_english_and_says_so(no_font: None, tmp_path: Path) -> None:
+    result = bench(*PLAN, "--lang", "zh-TW", "--figure", tmp_path / "plan.svg")
+    assert "圖以英文繪製" in result.stderr
+    assert "fonts-noto-cjk" in result.stderr
+    assert "predicted peak of allocated memory, GiB" in (tmp_path / "plan.svg").read_text()
+    assert "峰值" in result.stdout
+
+
+def test_a_report_in_chinese_is_verified_like_any_other(no_font: None, database: Path, tmp_path: Path) -> None:
+    page, figures = tmp_path / "page.html", tmp_path / "figures"
+    said = bench("report", "--db", database, "--lang", "zh-TW", "--figures", figures, "-o", page)
+    assert "圖以英文繪製" in said.stderr
+    assert not any(HAN.search(path.read_text()) for path in figures.rglob("*.svg"))
+    assert '<html lang="zh-Hant-TW">' in page.read_text()
+    assert bench("verify", page).return_value == 0
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "markdown", "eml"])
+def test_what_is_no_page_has_no_language(database: Path, tmp_path: Path, kind: str) -> None:
+    with pytest.raises(Exception, match="--lang is of a page"):
+        bench("report", "--db", database, "--lang", "zh-TW", "--format", kind, "-o", tmp_path / "out")
+
+
+def test_a_language_that_is_none_is_a_usage_error_that_names_those_there_are() -> None:
+    with pytest.raises(Exception, match=r"zh-TW"):
+        bench(*PLAN, "--lang", "zh-CN")
