@@ -99,6 +99,8 @@ class ForkServer:
         self.facts: Mapping[str, Scalar] = {}
         self.prepared_s = 0.0
         """What the latest `begin` took for imports that its trial has in common with others: no cost of that trial."""
+        self._branches: frozenset[int] = frozenset()
+        """Processes below the server that are no trial's, and outlive it."""
 
     @property
     def pid(self) -> int:
@@ -143,6 +145,7 @@ class ForkServer:
         if message["event"] != "started":
             raise HarnessError(str(message.get("message", message)))
         self.prepared_s = float(message["prepared_s"])
+        self._branches = frozenset(message["branches"])
         return int(message["pid"])
 
     def wait(self, timeout_s: float) -> Ended | None:
@@ -152,7 +155,11 @@ class ForkServer:
 
     def end_trial(self, grace_s: float) -> Ended:
         """TERM to every process of the trial, then KILL. Raises ServerDied where the server goes as well."""
-        end_all(lambda: descendants(self.pid), grace_s=grace_s, collect=lambda _zombies: None)
+
+        def find() -> list[Process]:
+            return [process for process in descendants(self.pid) if process.pid not in self._branches]
+
+        end_all(find, grace_s=grace_s, collect=lambda _zombies: None)
         ended = self.wait(30.0)
         if ended is None:
             raise HarnessError("a trial could not be ended: its process does not react to SIGKILL")

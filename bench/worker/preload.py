@@ -1,103 +1,111 @@
-"""Imports in the fork server what many trials of a run import alike, once it is known that this does no harm.
+"""Which trials get a branch of the fork server: learned from what earlier ones of their kind imported.
 
-Packages as large as transformers take seconds to import, ten and more where the disk is slow, and each trial would pay for them anew. But
-many of them start threads or touch CUDA when they are imported, which would poison every child, and which of them does so changes from
-release to release. So it is not believed but tried: a child imports them first. It must have one thread afterwards, torch must not have
-initialised CUDA, and where trials run on CUDA a child of its own must be able to compute there. Only then the server does the same.
+A trial leaves word of the import statements that it ran. The next of its kind, same subject and same family of models, is forked from a
+branch that has run them (`branch.py`). A kind that nobody has seen yet has at least what its workload says all its trials import.
 """
 
 from __future__ import annotations
 
-import importlib
-import os
-import signal
-import sys
+import json
+import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
-from bench.processes import die_with_parent
+from bench.records import Case, Request
+from bench.worker.branch import Branch, Statement, open_branch
+from bench.worker.cuda_answers import Properties, read_properties
+from bench.worker.subject import IMPORTS_FILE, built_in_imports
 
-REHEARSAL_LIMIT_S = 25
-"""After which the rehearsal is given up: the parent waits a minute for a fork, and what a child could import is imported once more."""
-FEWEST = 3
-"""Trials with the same imports, this one among them, from which on they are imported here: one is a rehearsal, one for good."""
+FEWEST = 2
+"""Trials with the same imports, this one among them, from which on they have a branch: it imports once, as this one would have."""
+WORTH_S = 0.2
+"""Fewer seconds of imports are left to the trials: a branch is a process, and on CUDA the proof that it is fit takes a second."""
+MOST = 6
+"""Branches at a time, each a few hundred megabytes; the one that was longest not used makes room."""
+
+Kind = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]]
 
 
-class Preloads:
-    """What the trials so far imported, and what of it the server has imported or must not import."""
+def kind_of(case: Case) -> Kind:
+    """Cases of one kind import the same."""
+    return case.workload, tuple(sorted(case.subject.items())), built_in_imports(case)
 
-    def __init__(self, unfit: Callable[[], str | None]) -> None:
-        """`unfit` says why this process must not be forked, or None."""
+
+def _at_least(kind: Kind) -> tuple[Statement, ...]:
+    """What the workload says, which stands for all that such trials import of the same packages."""
+    return tuple((module, ()) for module in kind[2])
+
+
+class Branches:
+    """Those that stand, and what is known of imports."""
+
+    def __init__(self, unfit: Callable[[], str | None], serve: Callable[[socket.socket], None]) -> None:
+        """`unfit` says why this process must not be forked, or None; `serve` is what a branch does with its end of a socket pair."""
         self._unfit = unfit
-        self._asked: dict[tuple[str, ...], int] = {}
-        self.refused: dict[tuple[str, ...], str] = {}
-        """Modules to the reason why they are left to the trials."""
+        self._serve = serve
+        self._known: dict[Kind, tuple[Statement, ...]] = {}
+        self._asked: dict[tuple[Statement, ...], int] = {}
+        self._standing: dict[tuple[Statement, ...], Branch] = {}
+        self._properties: Sequence[Properties] | None = None
+        self.refused: dict[tuple[Statement, ...], str] = {}
+        """Statements to the reason why they are left to the trials."""
 
-    def offer(self, modules: Sequence[str], device_index: int | None) -> None:
-        """Told before each fork what the trial will import; `device_index` is that of its GPU, None on a CPU."""
-        wanted = tuple(modules)
+    def standing(self) -> list[Branch]:
+        """The one that was longest not used first."""
+        return list(self._standing.values())
+
+    def offer(self, request: Request) -> Branch | None:
+        """The branch for a trial that is about to be forked; None where it imports for itself, or nothing."""
+        kind = kind_of(request.case)
+        at_least = _at_least(kind)
+        wanted = self._known.get(kind, at_least)
+        if wanted in self.refused:
+            wanted = at_least
+        if not wanted or wanted in self.refused:
+            return None
         self._asked[wanted] = self._asked.get(wanted, 0) + 1
-        if self._asked[wanted] < FEWEST or wanted in self.refused or all(name in sys.modules for name in wanted):
+        if wanted in self._standing:
+            self._standing[wanted] = self._standing.pop(wanted)
+            return self._standing[wanted]
+        return self._open(wanted, request) if self._asked[wanted] >= FEWEST else None
+
+    def learn(self, request: Request, directory: Path) -> None:
+        """From the word that a trial of a kind not seen before has left."""
+        kind = kind_of(request.case)
+        if kind in self._known:
             return
-        reason = rehearse(wanted, self._unfit, device_index)
-        if reason is None:
-            for name in wanted:
-                importlib.import_module(name)
-        else:
-            self.refused[wanted] = reason
-            print(f"left to the trials: {', '.join(wanted)}: {reason}", flush=True)
+        with suppress(OSError):
+            word = json.loads((directory / IMPORTS_FILE).read_text())
+            told = {name.partition(".")[0] for name in kind[2]}
+            further = tuple((name, tuple(wanted)) for name, wanted in word["statements"] if name.partition(".")[0] not in told)
+            self._known[kind] = _at_least(kind)
+            if further and word["seconds"] >= WORTH_S:
+                self._known[kind] += further
+                self._asked[self._known[kind]] = self._asked.get(self._known[kind], 0) + 1
 
+    def drop(self, branch: Branch) -> None:
+        """Forgets one that has ended."""
+        self._standing = {wanted: kept for wanted, kept in self._standing.items() if kept is not branch}
+        branch.connection.close()
 
-def rehearse(modules: Sequence[str], unfit: Callable[[], str | None], device_index: int | None) -> str | None:
-    """Why the modules must not be imported in this process, or None. A child finds it out."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reader)
-        try:
-            die_with_parent()
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(REHEARSAL_LIMIT_S)
-            os.write(writer, (_tried(modules, unfit, device_index, writer) or "fit").encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as answers:
-        answer = answers.read().decode(errors="replace")
-    _, status = os.waitpid(pid, 0)
-    if not answer:
-        code = os.waitstatus_to_exitcode(status)
-        return (
-            f"a child that imported them was ended by {signal.Signals(-code).name}"
-            if code < 0
-            else "a child that imported them ended"
+    def _open(self, wanted: tuple[Statement, ...], request: Request) -> Branch | None:
+        while len(self._standing) >= MOST:
+            self.drop(self.standing()[0])  # at the end of its socket it leaves
+        device_index = request.device_index if request.case.device == "cuda" else None
+        if device_index is not None and self._properties is None:
+            self._properties = read_properties()
+        opened = open_branch(
+            wanted,
+            self._serve,
+            self._unfit,
+            device_index,
+            self._properties or (),
+            interpreter=request.case.device.endswith("-interpreter"),
         )
-    return None if answer == "fit" else answer
-
-
-def _tried(modules: Sequence[str], unfit: Callable[[], str | None], device_index: int | None, answers: int) -> str | None:
-    try:
-        for name in modules:
-            importlib.import_module(name)
-    except Exception as error:  # noqa: BLE001 - whatever a package raises when it is imported is its trials' to tell
-        return f"{type(error).__name__}: {error}"
-    reason = unfit()
-    if reason is not None or device_index is None:
-        return reason
-    return None if _a_child_can_compute(device_index, answers) else "a child that is forked after their import cannot use CUDA"
-
-
-def _a_child_can_compute(device_index: int, answers: int) -> bool:
-    """Whether it can. One that hangs goes with us, and does not keep the pipe `answers` open, whose end the server waits for."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            die_with_parent()
-            os.close(answers)
-            import torch
-
-            code = int(torch.ones(8, device=f"cuda:{device_index}").sum().item() != 8)
-        finally:
-            os._exit(code)
-    return os.waitpid(pid, 0)[1] == 0
+        if isinstance(opened, Branch):
+            self._standing[wanted] = opened
+            return opened
+        self.refused[wanted] = opened
+        print(f"left to the trials: {', '.join(name for name, _ in wanted)}: {opened}", flush=True)
+        return None

@@ -4,13 +4,15 @@ Started as `python -m bench.worker.server --fd N`, where N is its end of a socke
 
     parent -> {"op": "run", "directory": PATH, "world_size": N, "variables": {NAME: TEXT}}     joins the trial's environment
     server -> {"event": "ready", "facts": {...}}  or  {"event": "failed", "message": TEXT}, then it ends
-    server -> {"event": "started", "pid": PID, "prepared_s": SECONDS that went into imports for this and later trials}
+    server -> {"event": "started", "pid": PID, "prepared_s": SECONDS that went into imports for this and later trials,
+               "branches": [PID ...] of processes below the server that are no trial's}
     server -> {"event": "refused", "message": TEXT}             the server is not fit to fork: our bug
     server -> {"event": "ended", "returncode": CODE, "survivors": [PID ...]}     negative code: killed by that signal
 
 Why fork at all: a fresh interpreter with torch costs five seconds, a fork some milliseconds. What makes it safe: the server has exactly
-one thread, has never touched CUDA, and imported nothing but the allow-list below and what a child has tried before (`preload.py`). The
-first two are asserted before every fork, because a library that starts a thread or a CUDA context at import would poison every child.
+one thread, has never touched CUDA, and imported nothing but the allow-list below. The first two are asserted before every fork, because
+a library that starts a thread or a CUDA context at import would poison every child. What trials of a kind import besides, a branch
+imports for them: this same server, forked, with a socket to the first one instead of the parent (`preload.py`, `branch.py`).
 
 The server is a subreaper: what a trial leaves behind becomes its child, and is killed before `ended` is said. When the parent dies,
 the socket ends, and so do all trials and the server.
@@ -37,10 +39,14 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from bench.processes import Process, adopt_orphans, descendants, die_with_parent, end_all, flush_c_streams
-from bench.worker.preload import Preloads
+from bench.processes import Process, adopt_orphans, descendants, die_with_parent, end_all, flush_c_streams, look_up
+from bench.worker.branch import Branch
+from bench.worker.preload import Branches
+
+if TYPE_CHECKING:
+    from bench.records import Request
 
 ALLOWED = ("torch", "torch._dynamo", "torch._inductor", "triton")
 """Imported before the first fork. Nothing else: many libraries initialise CUDA when they are imported."""
@@ -142,15 +148,23 @@ def _unfit() -> str | None:
 class Server:
     """One trial at a time, started and ended at the parent's word."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, *, is_branch: bool = False) -> None:
         self._connection = connection
+        self._is_branch = is_branch
         self._incoming = b""
         self._pid = os.getpid()
         self._trial: int | None = None
         self._returncode: int | None = None
         # The interpreter writes a byte here when a child ends, so that one poll waits for both.
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._preloads = Preloads(_unfit)
+        self._branches = Branches(_unfit, self._be_a_branch)
+        self._active: Branch | None = None
+        """That of the trial in progress."""
+        self._request: Request | None = None
+        """The trial's in progress, where it is one that may have a branch."""
+        self._asked: dict[str, Any] = {}
+        """What the parent asked for last."""
+        self._prepared_s = 0.0
 
     def serve(self) -> None:
         """Until the parent closes its end or dies."""
@@ -160,12 +174,19 @@ class Server:
         poll.register(self._connection, select.POLLIN)
         poll.register(self._wake_read, select.POLLIN)
         while True:
-            poll.poll()
+            watched = {branch.connection.fileno(): branch for branch in self._branches.standing()}
+            for number in watched:
+                poll.register(number, select.POLLIN)
+            spoken = [watched[number] for number, _ in poll.poll() if number in watched]
+            for number in watched:
+                poll.unregister(number)
+            for branch in spoken:
+                self._hear(branch)
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake_read, 4096)
             self._collect()
             if not self._receive():
-                self._end_descendants()
+                self._end_descendants(branches=True)
                 return
 
     def say(self, **message: Any) -> None:
@@ -184,36 +205,81 @@ class Server:
         self._incoming += data
         *lines, self._incoming = self._incoming.split(b"\n")
         for line in lines:
-            message = json.loads(line)
-            self._start(Path(message["directory"]), int(message["world_size"]), message["variables"])
+            self._asked = json.loads(line)
+            self._start()
         return bool(data)
 
-    def _start(self, directory: Path, world_size: int, variables: dict[str, str]) -> None:
+    def _start(self) -> None:
+        """The trial that was asked for, from the branch of its kind where there is one."""
         began = time.monotonic()
-        if world_size == 1:
-            self._preload(directory)
-        prepared_s = time.monotonic() - began
+        self._request = None if self._is_branch or self._asked["world_size"] != 1 else self._read_request()
+        self._active = self._branches.offer(self._request) if self._request is not None else None
+        self._prepared_s = time.monotonic() - began
+        if self._active is None:
+            self._fork()
+        elif not self._active.ask(self._asked):
+            self._lose(self._active)
+
+    def _fork(self) -> None:
         if (unfit := _unfit()) is not None:
             self.say(event="refused", message=unfit)
             return
         gc.freeze()  # keeps the collector's marks out of pages that children share
         pid = os.fork()
         if pid == 0:
-            self._be_the_trial(directory, world_size, variables)
-        self._trial = pid
-        self.say(event="started", pid=pid, prepared_s=prepared_s)
+            self._be_the_trial(Path(self._asked["directory"]), int(self._asked["world_size"]), self._asked["variables"])
+        self._begin(pid)
 
-    def _preload(self, directory: Path) -> None:
-        """Imports what the trial of `directory` has in common with those before it; of plug-ins nothing."""
+    def _begin(self, pid: int) -> None:
+        self._trial = pid
+        self.say(event="started", pid=pid, prepared_s=self._prepared_s, branches=self._branch_pids())
+
+    def _branch_pids(self) -> list[int]:
+        return [branch.pid for branch in self._branches.standing()]
+
+    def _read_request(self) -> Request | None:
         from bench.records import Request, load_json
-        from bench.worker.subject import built_in_imports
 
         try:
-            request = load_json(Request, (directory / "request.json").read_bytes())
+            return load_json(Request, (Path(self._asked["directory"]) / "request.json").read_bytes())
         except (OSError, ValueError):
-            return  # the trial reads it too, and says what is wrong with it
-        if modules := built_in_imports(request.case):
-            self._preloads.offer(modules, request.device_index if request.case.device == "cuda" else None)
+            return None  # the trial reads it too, and says what is wrong with it
+
+    def _be_a_branch(self, connection: socket.socket) -> None:
+        """In a fork of this process: what it has of the parent and of other branches is not ours."""
+        self._leave_behind()
+        Server(connection, is_branch=True).serve()
+
+    def _leave_behind(self) -> None:
+        """Closes what a forked process has no business with."""
+        self._connection.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+        for branch in self._branches.standing():
+            branch.connection.close()
+
+    def _hear(self, branch: Branch) -> None:
+        """Hands on what a branch says of its trial."""
+        messages = branch.messages()
+        if messages is None:
+            self._lose(branch)
+            return
+        for message in messages:
+            if message["event"] == "started":
+                self._begin(message["pid"])
+            else:
+                self._ended(message)
+
+    def _lose(self, branch: Branch) -> None:
+        """A branch has ended. Its trial in progress goes with it and becomes our child; one that it did not start is started here."""
+        self._branches.drop(branch)
+        if branch is not self._active:
+            return
+        self._active = None
+        if self._trial is None:
+            self._fork()
+        elif look_up(self._trial) is None:
+            self._returncode = -signal.SIGKILL  # the branch had collected it, and did not come to say so
 
     def _be_the_trial(self, directory: Path, world_size: int, variables: dict[str, str]) -> NoReturn:
         code = 70
@@ -225,9 +291,7 @@ class Server:
             for number in (signal.SIGCHLD, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            self._connection.close()
-            os.close(self._wake_read)
-            os.close(self._wake_write)
+            self._leave_behind()
             os.setsid()
             log = os.open(directory / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             os.dup2(log, 1)
@@ -258,9 +322,15 @@ class Server:
         self._reap_all()
         if self._trial is None or self._returncode is None:
             return
-        survivors = self._end_descendants()
-        self.say(event="ended", returncode=self._returncode, survivors=survivors)
-        self._trial = self._returncode = None
+        survivors = self._end_descendants(branches=False)
+        self._ended({"event": "ended", "returncode": self._returncode, "survivors": survivors})
+
+    def _ended(self, message: dict[str, Any]) -> None:
+        """The last word on a trial, a branch's or ours."""
+        if self._request is not None:
+            self._branches.learn(self._request, Path(self._asked["directory"]))
+        self._trial = self._returncode = self._active = None
+        self.say(**message)
 
     def _reap_all(self, _zombies: list[int] | None = None) -> None:
         while True:
@@ -273,9 +343,11 @@ class Server:
             if pid == self._trial:
                 self._returncode = os.waitstatus_to_exitcode(wait_status)
 
-    def _end_descendants(self) -> list[int]:
+    def _end_descendants(self, *, branches: bool) -> list[int]:
+        kept = () if branches else self._branch_pids()
+
         def find() -> list[Process]:
-            return descendants(self._pid)
+            return [process for process in descendants(self._pid) if process.pid not in kept]
 
         return end_all(find, grace_s=0.0, collect=self._reap_all)
 

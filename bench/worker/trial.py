@@ -14,7 +14,6 @@ where all come out of the pass, each in its way: a rank that left while others w
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -44,6 +43,7 @@ from bench.records import (
 )
 from bench.worker import check, proof, saved, timing
 from bench.worker.attribution_trace import explain_peak
+from bench.worker.branch import IMPORTED
 from bench.worker.communication import communication
 from bench.worker.compiles import compile_state
 from bench.worker.device import DeviceSide, WrongDeviceError, open_device
@@ -52,7 +52,7 @@ from bench.worker.phase_times import phase_times
 from bench.worker.phases import PhaseLog
 from bench.worker.refusals import DisagreesError, classify, first_line, out_of_memory
 from bench.worker.step import Step, Tensors
-from bench.worker.subject import ImportClock, Subject, built_in_imports, load_subject
+from bench.worker.subject import IMPORTS_FILE, ImportClock, Subject, load_subject
 from bench.worker.team import Alone, Team
 
 
@@ -67,6 +67,7 @@ class Findings:
     runtime: dict[str, Scalar] = field(default_factory=dict)
     conditions: dict[str, Json] = field(default_factory=dict)
     refuses: tuple[str, ...] = ()
+    imports: ImportClock = field(default_factory=ImportClock)
 
     def add(self, metric: str, samples: tuple[float, ...], **details: Any) -> None:
         self.measurements.append(Measurement(metric, METRICS[metric].unit, samples, **details))
@@ -85,6 +86,9 @@ def run_trial(directory: Path, team: Team | None = None) -> None:
     findings = Findings(runtime=_runtime())
     phases.enter("handover")
     reply = _answer(request, phases, findings, team)
+    if team.size == 1:
+        word = {"seconds": findings.imports.shareable_s, "statements": list(findings.imports.shareable)}
+        (directory / IMPORTS_FILE).write_text(canonical_json(word), encoding="utf-8")
     _write(directory / f"reply{suffix}.json", reply)
     phases.enter("replied")
     phases.close()
@@ -122,12 +126,10 @@ def _answer(request: Request, phases: PhaseLog, findings: Findings, team: Team) 
 
 def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team) -> None:
     case, protocol = request.case, request.protocol
-    imports = ImportClock()
+    imports = findings.imports
     device = open_device(request)
 
     phases.enter("import")
-    # What is imported by now costs this trial nothing, and did cost the run's first trials.
-    shared = [name for name in built_in_imports(case) if name in sys.modules]
     with imports.running():
         try:
             subject = load_subject(request)
@@ -155,11 +157,9 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team)
         with imports.running():
             bound = subject.build(spec, parameters)
         findings.add("build_s", (time.perf_counter() - start - (imports.seconds - imported),))
-        findings.add(
-            "import_s",
-            (imports.seconds,),
-            note=f"without what the fork server had imported: {', '.join(shared)}" if shared else None,
-        )
+        # What a branch has imported costs this trial nothing, and did cost the first of its kind.
+        found = f"without what was imported before the fork: {', '.join(dict.fromkeys(IMPORTED))}" if IMPORTED else None
+        findings.add("import_s", (imports.seconds,), note=found)
         del parameters
         if bound.close is not None:
             closing.callback(bound.close)

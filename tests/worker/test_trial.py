@@ -256,9 +256,9 @@ def test_being_out_of_memory_where_other_ranks_wait_ends_the_trial(tmp_path: Pat
 def test_imports_that_were_made_once_for_all_are_told_beside_the_time_of_importing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "built_in_imports", lambda case: ("json", "nowhere_to_be_found"))
+    monkeypatch.setattr(trial, "IMPORTED", ["one", "two", "one"])
     note = only(answer(tmp_path, attention("eager")), "import_s").note
-    assert note == "without what the fork server had imported: json"
+    assert note == "without what was imported before the fork: one, two"
 
 
 def test_a_whole_trial_says_nothing_of_what_was_not_done(tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""Answers what packages ask of CUDA while they are imported, so that asking does not initialise it.
+
+At import many ask which GPU there is, to choose among their kernels: torch itself does where somebody wants to know whether Triton
+works. The first such question initialises CUDA, after which the process can fork no child that computes. So a child asks, once, and
+while a package is imported its answers stand in for torch's. Everything else goes to torch as ever.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch.cuda._utils import _get_device_index
+
+from bench.processes import die_with_parent
+
+READ_LIMIT_S = 20
+"""After which the child is given up: with a branch's own limit it stays within the minute that the parent waits for a fork."""
+
+Properties = Mapping[str, Any]
+"""Of one GPU: what `torch.cuda.get_device_properties` tells of it, by name."""
+
+
+def read_properties() -> Sequence[Properties]:
+    """Those of all GPUs, read by a child of this process. Empty where it could not tell."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        try:
+            die_with_parent()
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(READ_LIMIT_S)
+            with os.fdopen(writer, "wb") as answer:
+                answer.write(
+                    json.dumps([_plain(torch.cuda.get_device_properties(i)) for i in range(torch.cuda.device_count())]).encode()
+                )
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answers:
+        answer_read = answers.read()
+    os.waitpid(pid, 0)
+    properties: list[Properties] = json.loads(answer_read) if answer_read else []
+    return properties
+
+
+def _plain(properties: Any) -> dict[str, Any]:
+    values = {name: getattr(properties, name) for name in dir(properties) if not name.startswith("_")}
+    return {
+        name: value if isinstance(value, (int, float, str)) else str(value) for name, value in values.items() if not callable(value)
+    }
+
+
+@contextmanager
+def answered(properties: Sequence[Properties], index: int) -> Iterator[None]:
+    """Within the block torch tells of GPUs what `properties` say, and `index` is the current one.
+
+    Who keeps one of the two functions that are replaced keeps one that asks torch itself once the block is left.
+    """
+    told = [SimpleNamespace(**values) for values in properties]
+    real_properties, real_current = torch.cuda.get_device_properties, torch.cuda.current_device
+    within = True
+
+    def get_device_properties(device: Any = None) -> Any:
+        if not within:
+            return real_properties(device)
+        return told[index if device is None else _get_device_index(device, optional=True)]
+
+    def current_device() -> int:
+        return index if within else real_current()
+
+    torch.cuda.get_device_properties, torch.cuda.current_device = get_device_properties, current_device
+    try:
+        yield
+    finally:
+        within = False
+        torch.cuda.get_device_properties, torch.cuda.current_device = real_properties, real_current
+        interface = sys.modules.get("torch._dynamo.device_interface")
+        getattr(interface, "caching_worker_device_properties", {}).pop("cuda", None)
