@@ -23,6 +23,8 @@ ENGINE: Mapping[str, str] = {
 """What DeepSpeed resolved to what it is called here."""
 FEW_PRODUCTS = 0.05
 """Of the time of matrix products: those of a dtype that takes less are not listed."""
+LEAST_HELD = 0.001
+"""Of the bytes of a part: what is less (counters of steps) is not listed."""
 UNSAID = (None, "none", "")
 
 
@@ -65,7 +67,8 @@ def _held(groups: Sequence[Tensors], device: str) -> str:
     found: dict[tuple[str, str], int] = {}
     for group in groups:
         found[group.dtype, group.place] = found.get((group.dtype, group.place), 0) + group.bytes
-    rows = sorted(found.items(), key=lambda one: -one[1])
+    least = LEAST_HELD * sum(found.values())
+    rows = sorted(((what, size) for what, size in found.items() if size >= least), key=lambda one: -one[1])
     return (
         ", ".join(f"{units.size(size)} {dtype}" + (f" on {place}" if place != device else "") for (dtype, place), size in rows)
         or "none"

@@ -11,6 +11,7 @@ from bench.audit.finding import Finding, Severity
 from bench.audit.gains import MeasuredGain
 from bench.audit.listed import switches
 from bench.audit.whole import Audit
+from bench.judge.thresholds import MARGIN
 from bench.judge.verdict import Ratio
 from bench.metrics import PEAK_CAUSES
 from bench.plaintext import plain
@@ -20,8 +21,11 @@ MARKS: Mapping[Severity, str] = {Severity.WRONG: "WRONG", Severity.LOOK: "look",
 INDENT = " " * 9
 MOST_CAUSES = 5
 NO_SHARE = 0.001
-"""Of the peak: a difference that is not told."""
+"""Of the peak or of the time: a part or a difference that is not told."""
+LONGEST_KERNEL = 60
 WORDS = dict(PEAK_CAUSES)
+OTHER = "other"
+"""What a probe calls the time and the memory of no phase."""
 OFF: Mapping[str, str] = {"linear": "plain", "adaptation": "full", "sharding": "none", "offload": "none"}
 """What goes without saying."""
 
@@ -64,22 +68,36 @@ def _step(audit: Audit) -> Iterator[str]:
         parts = ", ".join(f"{units.size(one.bytes)} {WORDS.get(one.cause, one.cause)}" for one in causes if one.bytes)
         yield f"The peak is {units.size(memory.peak_bytes)} in the {memory.phase}" + (f": {parts}." if parts else ".")
         if memory.phase_peaks:
-            peaks = ", ".join(f"{units.size(peak)} in the {phase}" for phase, peak in memory.phase_peaks.items())
-            yield f"By phase it is {peaks}."
+            yield f"By phase it is {', '.join(f'{units.size(peak)} {where}' for where, peak in _by_phase(memory.phase_peaks))}."
         if memory.reserved_bytes is not None and memory.allocator_retries is not None:
             yield f"The allocator holds {units.size(memory.reserved_bytes)} and had to try again {memory.allocator_retries} times."
     phases = audit.steps.phases_s if audit.steps is not None else {}
     if total := sum(phases.values()):
-        yield f"Of a step's time {', '.join(f'{units.percent(spent / total)} is {phase}' for phase, spent in phases.items())}."
+        shares = [(where, spent / total) for where, spent in _by_phase(phases) if spent / total >= NO_SHARE]
+        yield f"Of a step's time {', '.join(f'{units.percent(share)} is {where}' for where, share in shares)}."
+
+
+def _by_phase(found: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    """What belongs to no phase comes last."""
+    yield from ((f"in the {phase}", value) for phase, value in found.items() if phase != OTHER)
+    if OTHER in found:
+        yield "between them", found[OTHER]
 
 
 def _kernels(audit: Audit) -> dict[str, str]:
     """What computed attention, by name and share of the device's time; a line for each kind."""
     kernels = audit.first.attention if audit.first is not None else ()
     return {
-        f"kernels of {one.kind}": f"{', '.join(one.names)} ({one.calls} calls, {units.percent(one.share)} of the device's time)"
+        f"kernels of {one.kind}": f"{', '.join(dict.fromkeys(map(_short, one.names)))} "
+        f"({one.calls} calls, {units.percent(one.share)} of the device's time)"
         for one in kernels
     }
+
+
+def _short(kernel: str) -> str:
+    """Without what a template was made with; the data have the whole name."""
+    name = kernel.removeprefix("void ").partition("<")[0]
+    return name if len(name) <= LONGEST_KERNEL else f"{name[: LONGEST_KERNEL - 1]}…"
 
 
 def _table(facts: Mapping[str, str]) -> list[str]:
@@ -142,7 +160,14 @@ def _speed_words(gain: MeasuredGain | None, audit: Audit, advice: Advice) -> str
     other = "".join(f", {slot.replace('_', ' ')} {name}" for slot, name in gain.otherwise.items())
     rests = f"{gain.processes} processes a side" if gain.ratio.interval else f"{gain.processes} a side: no interval"
     where = f"measured on {gain.gpu} with {gain.model}{sizes}{batch}{other}"
-    return f"{ratio_words(gain.ratio)}, {where} ({rests}, run {gain.run_id[:13]})"
+    return f"{_gain_words(gain)}, {where} ({rests}, run {gain.run_id[:13]})"
+
+
+def _gain_words(gain: MeasuredGain) -> str:
+    """As of any ratio; without an interval there is no difference within what two processes of one thing differ by."""
+    if gain.ratio.interval is None and abs(gain.ratio.value - 1) < MARGIN:
+        return f"not shown to differ ({units.ratio(gain.ratio.value)} the time)"
+    return ratio_words(gain.ratio)
 
 
 def ratio_words(ratio: Ratio) -> str:

@@ -161,6 +161,12 @@ def test_a_gain_within_what_processes_differ_by_is_no_promise(
         assert (step_of(advise(audit(), store), "compiled_layers") is not None) is told
 
 
+def test_one_process_a_side_shows_no_small_difference(tmp_path: Path) -> None:
+    with Store.open(measured_steps(tmp_path / "x.db", {"-": 1.0, "attention=sdpa_flash": 0.998}, trials=1)) as store:
+        lines = audit_lines(audit(), (), advise(audit(), store))
+    assert any("speed: not shown to differ (0.998× the time), measured on NVIDIA H200" in line for line in lines)
+
+
 def test_of_pairs_as_near_one_with_an_interval_is_told_and_where_it_differs(tmp_path: Path) -> None:
     fused = "optimizer=adamw_fused"
     path = measured_steps(tmp_path / "x.db", {fused: 1.0, f"{fused} attention=sdpa_flash": 0.8}, trials=1)

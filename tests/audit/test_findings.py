@@ -266,6 +266,16 @@ def test_the_fused_loss_makes_the_other_loss_no_missing_piece() -> None:
     assert found("liger_fused_linear_cross_entropy", liger=pieces) is not None
 
 
+def test_a_flag_in_pinned_memory_is_not_worth_a_word() -> None:
+    assert found("pinned_memory", **memory(pinned_bytes=12)) is None
+
+
+def test_a_dtype_of_next_to_no_weights_is_not_named() -> None:
+    one = found("precision", **weights(tensors("bfloat16", 10**9), tensors("float32", 10**5)))
+    assert one is not None
+    assert one.text.endswith("weights are kept in 100 % bfloat16")
+
+
 def test_a_master_copy_quiets_the_warning_of_lost_updates() -> None:
     master = changed(OPTIMIZER, states=(*OPTIMIZER.states, tensors("float32", what="master_param")))
     assert found("updated_in_16_bits", optimizers=(master,)) is None

@@ -10,7 +10,7 @@ import pytest
 from bench.audit.listed import switches
 from bench.audit.told import audit_lines
 from bench.audited import Adapters, Compiled, DeepSpeed, Precision, Quantized, Sharding, ShardingUnit
-from tests.audit.seen import MEMORY, OPTIMIZER, STEPS, audit, liger, tensors
+from tests.audit.seen import MEMORY, MODEL, OPTIMIZER, STEPS, attention, audit, liger, tensors
 
 ENGINE = DeepSpeed(
     {},
@@ -29,6 +29,7 @@ AWAY = dataclasses.replace(OPTIMIZER, states=(tensors("float32", what="exp_avg",
         ("gradients", "4.60 GiB float32", {"gradients": (tensors("float32"),)}),
         ("optimizer", "AdamW of torch, foreach", {}),
         ("optimizer states", "4.60 GiB float32 on cpu, 1.15 GiB uint8", {"optimizers": (AWAY,)}),
+        ("weights", "2.30 GiB bfloat16", {"model": dataclasses.replace(MODEL, parameters=(tensors(), tensors("float32", 100)))}),
         ("autocast", "bfloat16", {"precision": Precision("bfloat16", {}, "highest")}),
         ("products of", "bfloat16, float32", {"precision": Precision(None, {"float32": 0.3, "bfloat16": 0.66, "float16": 0.04}, None)}),
         ("checkpointing", "0 of 16 layers", {}),
@@ -70,10 +71,22 @@ def test_what_was_not_seen_is_not_listed() -> None:
 
 
 def test_the_peak_and_the_time_are_told_by_phase_and_the_allocators_retries_are_counted() -> None:
-    steps = dataclasses.replace(STEPS, phases_s={"forward": 0.1, "backward": 0.3})
+    steps = dataclasses.replace(STEPS, phases_s={"other": 0.1, "forward": 0.1, "loss": 0.0, "backward": 0.2})
     lines = audit_lines(audit(steps=steps), (), None)
     assert "By phase it is 20.0 GiB in the forward, 30.0 GiB in the backward, 16.0 GiB in the optimizer." in lines
     assert "The allocator holds 31.0 GiB and had to try again 0 times." in lines
-    assert "Of a step's time 25 % is forward, 75 % is backward." in lines
+    assert "Of a step's time 25 % is in the forward, 50 % is in the backward, 25 % is between them." in lines
     on_cpu = dataclasses.replace(MEMORY, reserved_bytes=None, allocator_retries=None)
     assert not any("allocator" in line for line in audit_lines(audit(memory=on_cpu), (), None))
+
+
+def test_kernels_are_told_by_name_without_what_their_templates_were_made_with() -> None:
+    names = (
+        "FlashAttnFunc",
+        "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128>>",
+        "void flash::flash_fwd_kernel<other>",
+        "c" * 90,
+    )
+    kernel = dataclasses.replace(attention("flash_attn2"), names=names)
+    text = "\n".join(audit_lines(audit(attention=(kernel,)), (), None))
+    assert f"FlashAttnFunc, flash::flash_fwd_kernel, {'c' * 59}… (16 calls, 20 % of the device's time)" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from types import MethodType
 from typing import Any
@@ -19,6 +20,7 @@ from bench.worker.audit.marks import Marks
 from bench.worker.audit.model import quantized
 from bench.worker.audit.optimizers import describe_optimizers
 from bench.worker.audit.profiled import liger_pieces
+from bench.worker.audit.profiling import _may_detach
 from bench.worker.audit.scene import Scene, find_scene
 from tests.worker.audit_scripts.bare import Decoder
 
@@ -134,6 +136,23 @@ def test_hooks_of_a_profiled_step_are_gone_after_it() -> None:
     assert not nn.modules.module._global_forward_pre_hooks
     assert not nn.modules.module._global_forward_hooks
     assert {id(block) for block in model.h} <= marks.called
+
+
+@pytest.mark.parametrize(
+    ("version", "before", "detaches", "after"),
+    [("13.0", None, True, "1"), ("12.4", None, False, None), ("13.0", "0", False, "0"), (None, None, False, None)],
+)
+def test_the_tracing_library_leaves_after_a_profile_where_it_can_and_nobody_has_forbidden_it(
+    version: str | None, before: str | None, detaches: bool, after: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", version)
+    monkeypatch.delenv("TEARDOWN_CUPTI", raising=False)
+    if before is not None:
+        monkeypatch.setenv("TEARDOWN_CUPTI", before)
+    with monkeypatch.context() as undone:
+        undone.setattr(os, "environ", os.environ.copy())
+        assert _may_detach() is detaches
+        assert os.environ.get("TEARDOWN_CUPTI") == after
 
 
 def test_what_fails_in_the_probe_is_a_note_and_no_error() -> None:

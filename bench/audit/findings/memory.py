@@ -13,6 +13,8 @@ from bench.report.numbers import units
 WORDS = dict(PEAK_CAUSES)
 SLACK_SHARE, SLACK_BYTES = 0.15, 2**30
 HIGHER_BEFORE = 0.10
+LEAST_PINNED_BYTES = 2**20
+"""Less is a flag or a counter that some library keeps there."""
 
 
 def find(audit: Audit) -> Iterator[Finding]:
@@ -39,7 +41,7 @@ def find(audit: Audit) -> Iterator[Finding]:
             since_start_bytes=before,
             peak_bytes=memory.peak_bytes,
         )
-    if memory.pinned_bytes:
+    if memory.pinned_bytes is not None and memory.pinned_bytes >= LEAST_PINNED_BYTES:
         yield fine(
             "pinned_memory", f"{units.size(memory.pinned_bytes)} of host memory are page-locked", pinned_bytes=memory.pinned_bytes
         )

@@ -13,6 +13,8 @@ HALF = "float16"
 SIXTEEN = ("bfloat16", HALF)
 MUCH = 0.10
 """Of the time of products, from which on their dtype is worth a word."""
+LEAST_KEPT = 0.005
+"""Of the model's numbers: a dtype of fewer is not named."""
 FEW_SKIPPED = 0.10
 """Of the updates: a scaler begins too high and skips its first ones."""
 
@@ -73,7 +75,8 @@ def _weights_and_products(audit: Audit, seen: Audited) -> Iterator[Finding]:
 
 
 def _kept(shares: dict[str, float]) -> str:
-    parts = [f"{share:.0%} {dtype}".replace("%", " %") for dtype, share in sorted(shares.items(), key=lambda one: -one[1])]
+    kept = sorted(((dtype, share) for dtype, share in shares.items() if share >= LEAST_KEPT), key=lambda one: -one[1])
+    parts = [f"{share:.0%} {dtype}".replace("%", " %") for dtype, share in kept]
     return f"weights are kept in {', '.join(parts)}"
 
 

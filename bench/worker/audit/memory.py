@@ -32,6 +32,7 @@ from bench.worker.audit.marks import BETWEEN, OPTIMIZER_PHASE, OTHER_PHASE
 from bench.worker.audit.optimizers import parameters_of, states_of
 from bench.worker.audit.scene import Scene
 from bench.worker.audit.tensors import parts
+from bench.worker.audit.unseen import OldGradients, with_releases
 
 _ERRORS_ONLY = 2
 _CHECKPOINT_FILES = ("checkpoint.py", "checkpointing.py")
@@ -50,6 +51,7 @@ class MemoryStep:
         self.cuda = any(parameter.is_cuda for parameter in scene.root.parameters()) or torch.cuda.is_initialized()
         self._records_history = False
         self._profile: Any = None
+        self._old: OldGradients | None = None
 
     def start(self) -> None:
         if self.cuda:
@@ -60,9 +62,11 @@ class MemoryStep:
                 self._stack.callback(torch.cuda.memory._record_memory_history, None)
         held = self._holdings()
         self._residents = _residents_cuda() if self.cuda else _on_host(held)
+        self._old = None if self.cuda else OldGradients(self._leaves())
         self._stack.enter_context(_no_warnings_of_the_core())
+        # Without `acc_events` some versions of torch warn, in the middle of the script's own output.
         self._profile = torch.profiler.profile(
-            activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, with_stack=True
+            activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, with_stack=True, acc_events=True
         )
         self._profile.start()
         _own(held)
@@ -74,11 +78,18 @@ class MemoryStep:
 
     def inputs(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """What the model is called with, at the call."""
+        self._look_for_old()
         for tensor in tensors.values():
             for part in parts(tensor):
                 _mark(INPUTS, part)
 
+    def _look_for_old(self) -> None:
+        with self._notes.guarded("gradients of the step before"):
+            if self._old is not None:
+                self._old.tell()
+
     def _gradient_came(self, leaf: torch.Tensor) -> None:
+        self._look_for_old()
         with self._notes.guarded("a gradient"):
             if leaf.grad is not None:
                 for part in parts(leaf.grad):
@@ -103,7 +114,7 @@ class MemoryStep:
         roots = profile.profiler.kineto_results.experimental_event_tree()
         device = "cuda" if self.cuda else "cpu"
         trace = _trace(roots, self._residents, asked, device)
-        trace = replace(trace, phases=_named(trace.phases))
+        trace = replace(trace if self.cuda else with_releases(trace), phases=_named(trace.phases))
         found = attribute(trace)
         counted = _running_count(roots, trace, device)
         peak = max(found.peak, max((size for _, size in counted), default=0)) if self.cuda else found.peak
@@ -128,6 +139,12 @@ class MemoryStep:
         if profile is not None:
             profile.stop()
 
+    def _leaves(self) -> Iterator[torch.Tensor]:
+        """Whatever may have a gradient, each once."""
+        known: dict[int, torch.Tensor] = {id(parameter): parameter for parameter in self._scene.root.parameters()}
+        known |= {id(tensor): tensor for optimizer in self._optimizers for tensor in parameters_of(optimizer)}
+        yield from known.values()
+
     def _holdings(self) -> dict[str, list[torch.Tensor]]:
         root = self._scene.root
         own = [part for tensor in (*root.parameters(), *root.buffers()) for part in parts(tensor)]
@@ -135,8 +152,7 @@ class MemoryStep:
         kept = [part for optimizer in self._optimizers for _, tensor in states_of(optimizer) for part in parts(tensor)]
         updated = [part for optimizer in self._optimizers for tensor in parameters_of(optimizer) for part in parts(tensor)]
         masters = [tensor for tensor in updated if _storage(tensor) not in storages]
-        leaves = (*root.parameters(), *(tensor for optimizer in self._optimizers for tensor in parameters_of(optimizer)))
-        grads = {id(leaf.grad): leaf.grad for leaf in leaves if leaf.grad is not None}
+        grads = {id(leaf.grad): leaf.grad for leaf in self._leaves() if leaf.grad is not None}
         return {PARAMETERS: own, OPTIMIZER: [*kept, *masters], GRADIENTS: [part for grad in grads.values() for part in parts(grad)]}
 
 
@@ -230,15 +246,19 @@ def _allocator_count(roots: Iterable[Any], device: str) -> Iterator[tuple[int, i
 
 
 def _phase_peaks(trace: Trace, counted: list[tuple[int, int]]) -> dict[str, int]:
+    """The highest count of each phase, what it began with included: a phase may allocate nothing."""
     peaks: dict[str, int] = {}
     phases = list(trace.phases)
-    number = -1
+    number, before = -1, 0
     for position, size in counted:
         while number + 1 < len(phases) and phases[number + 1].position <= position:
             number += 1
+            peaks[phases[number].name] = max(peaks.get(phases[number].name, 0), before)
         if number >= 0:
-            name = phases[number].name
-            peaks[name] = max(peaks.get(name, 0), size)
+            peaks[phases[number].name] = max(peaks[phases[number].name], size)
+        before = size
+    for phase in phases[number + 1 :]:
+        peaks[phase.name] = max(peaks.get(phase.name, 0), before)
     return peaks
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +20,10 @@ from bench.worker.audit.scene import Scene, all_objects, find_scene
 from bench.worker.audit.timeline import Timeline, read_timeline
 
 _LOG_LEVEL = "KINETO_LOG_LEVEL"
+_DETACHES = "TEARDOWN_CUPTI"
+_SAFE_TO_DETACH = (12, 6)
+"""CUDA from which on the tracing library can leave a process that has captured graphs."""
+_DETACHED_AFTER_S = 0.1
 
 
 class Profiling:
@@ -40,6 +45,7 @@ class Profiling:
         self.whole_steps = 0
         """Steps whose inputs were seen from beginning to end."""
         self.sees_kernels = torch.cuda.is_initialized()
+        self._detaches = False
 
     @classmethod
     def of(cls, optimizers: Iterable[Any], engine: Any, notes: Notes) -> Profiling | None:
@@ -61,6 +67,11 @@ class Profiling:
         if self.sees_kernels:
             torch.cuda.synchronize()
             activities.append(torch.profiler.ProfilerActivity.CUDA)
+            self._detaches = _may_detach()
+            if torch.version.cuda and not self._detaches:
+                self._notes.add(
+                    "CUDA's tracing library stays in the process: a timed step is slower where launching is what takes time"
+                )
         self._profile = torch.profiler.profile(activities=activities, record_shapes=True, acc_events=True)
         with _quiet():
             self._profile.start()
@@ -75,6 +86,7 @@ class Profiling:
             torch.cuda.synchronize()
         profile, self._profile = self._profile, None
         profile.stop()
+        self._wait_until_detached()
         self.timeline, windows = read_timeline(list(profile.profiler.kineto_results.events()), cuda=self.sees_kernels)
         self.phases_s = self.timeline.by_phase_s(windows)
         del profile
@@ -101,6 +113,7 @@ class Profiling:
             self.marks.batches += batches
             self.whole_steps += 1
         self.memory = step.stop()
+        self._wait_until_detached()
         del step
         gc.collect()
 
@@ -121,11 +134,27 @@ class Profiling:
         self._marks = self._memory_step = profile = None
         gc.collect()
 
+    def _wait_until_detached(self) -> None:
+        """The tracing library leaves in a thread of its own, at the next calls of CUDA; the next profile must not begin meanwhile."""
+        until = time.monotonic() + _DETACHED_AFTER_S
+        while self._detaches and time.monotonic() < until:
+            torch.cuda.synchronize()
+            time.sleep(_DETACHED_AFTER_S / 20)
+
     def _end_marks(self) -> None:
         assert self._marks is not None
         self._marks.stop()
         self.marks, self._marks = self._marks, None
         self.whole_steps += 1
+
+
+def _may_detach() -> bool:
+    """Has the tracing library leave the process after a profile: while it stays, each launch of a kernel takes longer.
+
+    The variable is left as it is set, since a later profile of the script's own has to know of it. Whoever has set it before is obeyed.
+    """
+    version = tuple(int(part) for part in (torch.version.cuda or "0").split(".")[:2])
+    return version >= _SAFE_TO_DETACH and os.environ.setdefault(_DETACHES, "1") == "1"
 
 
 @contextmanager
