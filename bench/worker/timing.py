@@ -193,21 +193,20 @@ def warm_up(timer: SampleTimer, step: Timed, calls: int, protocol: SamplingProto
 
 
 def take_samples(timer: SampleTimer, step: Timed, calls: int, protocol: SamplingProtocol, team: Team) -> Samples:
-    """The timed region of a trial: no garbage collection, a common start of each sample on all ranks, one decision to stop."""
+    """The timed region of a trial: a common start of each sample on all ranks, one decision to stop. Call it `without_collection`."""
     rule = StoppingRule(protocol)
     seconds: list[float] = []
     verdicts = ("", "noise", "settled", "time", "count")
-    with without_collection():
-        timer.begin_sampling()
-        start = timer.now()
-        while True:
-            team.barrier()
-            taken = timer.sample(step, calls)
-            seconds.append(taken)
-            rule.add(taken)
-            verdict = verdicts[team.agree(verdicts.index(rule.verdict(timer.now() - start) or ""))]
-            if verdict:
-                return Samples(tuple(seconds), calls, verdict)
+    timer.begin_sampling()
+    start = timer.now()
+    while True:
+        team.barrier()
+        taken = timer.sample(step, calls)
+        seconds.append(taken)
+        rule.add(taken)
+        verdict = verdicts[team.agree(verdicts.index(rule.verdict(timer.now() - start) or ""))]
+        if verdict:
+            return Samples(tuple(seconds), calls, verdict)
 
 
 @contextmanager

@@ -6,8 +6,10 @@ Order of one sample, all on one stream: [flush] wait, stamp, start event, the ca
 * The wait keeps the device busy until the host has enqueued the whole call. Without it, the gaps between launches would be measured.
   It lasts 1.5 x the longest enqueueing seen lately, within bounds. A subject that waits for the device itself is never covered,
   however long the wait: after some samples in a row that even the longest did not cover, the shortest is used.
-* If the start event had fired when enqueueing ended, the wait was too short, or the subject waits for the device itself: then
-  launch gaps are in the sample. That is counted, and a row where it happens in more than one sample of twenty is `launch_bound`.
+* If the start event had fired when enqueueing ended, the wait was too short, or the subject waits for the device itself: then the
+  device may have waited for the host within the sample. That is counted, and a row where it happens in more than one sample of twenty is
+  `launch_bound`. No wait covers a whole training step, of whose launches the driver takes a thousand or so ahead: there it counts only
+  where the device was done almost as soon as the host, and so had nothing in stock.
 * The clock of each sample is read on the device (cuda_clock.py).
 
 Gradients are cleared in `Step.prepare`, before all this.
@@ -27,11 +29,15 @@ from bench.worker.cuda_clock import MOST_STAMPS, DeviceClock
 from bench.worker.timing import Timed
 
 SHORTEST_WAIT_S = 50e-6
-LONGEST_WAIT_S = 5e-3
+LONGEST_WAIT_S = 20e-3
 WAIT_FACTOR = 1.5
 BLIND_AFTER = 5
 """Samples in a row that the longest wait did not cover: one alone may be a pause of the host."""
 LAUNCH_BOUND_SHARE = 0.05
+EXCUSED_FROM = 5
+"""Samples from which on a single early one is a pause of the host and no rule: it does not move their median."""
+AHEAD_SHARE = 0.1
+"""Of a call that no wait covers: if the device works on for so much of its time after the last launch, it did not wait for the host."""
 STEADY_WARMUP_S = 0.5
 """Busy time before a clock is called steady: the power controller needs some hundred milliseconds to settle."""
 
@@ -49,6 +55,8 @@ class Wait:
         self._uncovered_in_a_row = 0
         self._taken = 0
         self._fired = 0
+        self._behind = 0
+        self._ahead_shares: list[float] = []
         self._longest_enqueue_s = 0.0
 
     def seconds(self) -> float:
@@ -57,10 +65,15 @@ class Wait:
             return SHORTEST_WAIT_S if self._blind else LONGEST_WAIT_S
         return min(max(WAIT_FACTOR * max(self._enqueue_s), SHORTEST_WAIT_S), LONGEST_WAIT_S)
 
-    def learn(self, enqueue_s: float, *, fired: bool, waited_s: float) -> None:
-        """One sample: how long enqueueing took, and whether the start event had fired by then although `waited_s` were waited."""
+    def learn(self, enqueue_s: float, *, fired: bool, waited_s: float, ahead_share: float) -> None:
+        """One sample: how long enqueueing took, and whether the start event had fired by then although `waited_s` were waited.
+
+        `ahead_share` is the part of the call's time for which the device worked on after that.
+        """
         self._taken += 1
         self._fired += fired
+        self._behind += fired and (enqueue_s <= LONGEST_WAIT_S or ahead_share < AHEAD_SHARE)
+        self._ahead_shares.append(ahead_share)
         self._longest_enqueue_s = max(self._longest_enqueue_s, enqueue_s)
         self._uncovered_in_a_row = self._uncovered_in_a_row + 1 if fired and waited_s >= LONGEST_WAIT_S else 0
         self._blind = self._blind or self._uncovered_in_a_row >= BLIND_AFTER
@@ -69,14 +82,16 @@ class Wait:
 
     @property
     def launch_bound(self) -> bool:
-        """Whether too many of the samples hold launch gaps."""
-        return bool(self._taken) and self._fired / self._taken > LAUNCH_BOUND_SHARE
+        """Whether in too many of the samples the device waited for the host."""
+        excused = 1 if self._taken >= EXCUSED_FROM else 0
+        return self._behind > max(excused, LAUNCH_BOUND_SHARE * self._taken)
 
     def conditions(self) -> dict[str, Json]:
         """What a row keeps of it."""
         return {
             "launch_bound": self.launch_bound,
             "samples_started_early": self._fired,
+            "host_ahead_share": median(self._ahead_shares) if self._ahead_shares else None,
             "enqueue_s": median(list(self._enqueue_s)) if self._enqueue_s else None,
             "longest_enqueue_s": self._longest_enqueue_s,
             "wait_s": self.seconds(),
@@ -123,13 +138,16 @@ class EventTimer:
         start.record()
         kept = step()
         fired = start.query()
-        enqueue_s = time.perf_counter() - enqueue_start
+        enqueued = time.perf_counter()
         stop.record()
         last = self._clock.stamp()
         stop.synchronize()
+        ahead_s = time.perf_counter() - enqueued
         del kept
-        self._wait.learn(enqueue_s, fired=fired, waited_s=waited_s)
         seconds = start.elapsed_time(stop) * 1e-3
+        self._wait.learn(
+            enqueued - enqueue_start, fired=fired, waited_s=waited_s, ahead_share=ahead_s / seconds if seconds else 0.0
+        )
         if len(self._pairs) < MOST_STAMPS // 2 - 1:
             self._pairs.append((first, last))
             self._seconds.append(seconds)

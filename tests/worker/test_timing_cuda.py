@@ -8,9 +8,9 @@ from bench.worker.timing_cuda import BLIND_AFTER, LONGEST_WAIT_S, SHORTEST_WAIT_
 from bench.worker.timing_graph import too_short
 
 
-def learned(wait: Wait, times: int, enqueue_s: float, *, fired: bool) -> None:
+def learned(wait: Wait, times: int, enqueue_s: float, *, fired: bool, ahead_share: float = 0.0) -> None:
     for _ in range(times):
-        wait.learn(enqueue_s, fired=fired, waited_s=wait.seconds())
+        wait.learn(enqueue_s, fired=fired, waited_s=wait.seconds(), ahead_share=ahead_share)
 
 
 def test_the_wait_covers_what_enqueueing_takes() -> None:
@@ -24,19 +24,19 @@ def test_the_wait_covers_what_enqueueing_takes() -> None:
 
 def test_one_pause_of_the_host_does_not_end_the_waiting() -> None:
     wait = Wait()
-    learned(wait, 16, 4e-3, fired=False)
+    learned(wait, 16, 16e-3, fired=False)
     assert wait.seconds() == LONGEST_WAIT_S
     for _ in range(10):
-        learned(wait, BLIND_AFTER - 1, 20e-3, fired=True)
-        learned(wait, 1, 4e-3, fired=False)
+        learned(wait, BLIND_AFTER - 1, 80e-3, fired=True)
+        learned(wait, 1, 16e-3, fired=False)
     assert wait.seconds() == LONGEST_WAIT_S
 
 
 def test_a_subject_that_waits_for_the_device_ends_it_and_sampling_tries_again() -> None:
     wait = Wait()
-    learned(wait, BLIND_AFTER, 20e-3, fired=True)
+    learned(wait, BLIND_AFTER, 80e-3, fired=True)
     assert wait.seconds() == SHORTEST_WAIT_S
-    learned(wait, 3, 20e-3, fired=True)
+    learned(wait, 3, 80e-3, fired=True)
     assert wait.seconds() == SHORTEST_WAIT_S
     wait.begin_sampling()
     assert wait.seconds() == LONGEST_WAIT_S
@@ -52,6 +52,31 @@ def test_launch_bound_is_a_share_of_the_samples_that_were_looked_at() -> None:
     assert wait.launch_bound
     wait.begin_sampling()
     assert not wait.launch_bound
+
+
+def test_a_step_whose_launches_no_wait_covers_is_launch_bound_only_where_the_device_had_nothing_in_stock() -> None:
+    for ahead_share, bound in ((0.2, False), (0.02, True)):
+        wait = Wait()
+        learned(wait, 6, 434e-3, fired=True, ahead_share=ahead_share)
+        assert wait.launch_bound is bound
+        assert wait.conditions()["host_ahead_share"] == ahead_share
+        assert wait.conditions()["samples_started_early"] == 6
+
+
+def test_a_call_that_a_wait_covers_holds_launch_gaps_however_long_it_goes_on() -> None:
+    wait = Wait()
+    learned(wait, 6, 3.5e-3, fired=True, ahead_share=0.7)
+    assert wait.launch_bound
+
+
+def test_one_pause_of_the_host_among_five_samples_is_no_rule() -> None:
+    wait = Wait()
+    learned(wait, 4, 1e-3, fired=False)
+    learned(wait, 1, 1e-3, fired=True)
+    assert not wait.launch_bound
+    wait.begin_sampling()
+    learned(wait, 1, 1e-3, fired=True)
+    assert wait.launch_bound
 
 
 FLUSHES = [20.0e-6 + 0.01e-6 * i for i in range(20)]

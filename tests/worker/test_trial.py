@@ -261,6 +261,19 @@ def test_imports_that_were_made_once_for_all_are_told_beside_the_time_of_importi
     assert note == "without what was imported before the fork: one, two"
 
 
+def test_garbage_is_collected_before_sampling_begins_and_not_within_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    within: list[str] = []
+
+    def collect() -> None:
+        if (tmp_path / "phases.jsonl").exists():
+            within.append(phases(tmp_path)[-1])
+
+    monkeypatch.setattr("bench.worker.timing.gc.collect", collect)
+    answer(tmp_path, attention("sdpa_flash"))
+    assert "warmup" in within
+    assert "sampling" not in within
+
+
 def test_a_whole_trial_says_nothing_of_what_was_not_done(tmp_path: Path) -> None:
     assert "not_done" not in answer(tmp_path, attention("sdpa_flash")).conditions
 

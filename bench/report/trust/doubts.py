@@ -10,6 +10,7 @@ from bench.machine.throttling import CHOSEN
 from bench.records import Result, Run, RunState, Status
 from bench.report.numbers import units
 from bench.report.numbers.rates import CLOCK_WANDERED_CYCLES, CLOCK_WANDERED_TIME, clock_wandered
+from bench.report.numbers.samples import taken
 from bench.report.numbers.summary import TIME, CaseSummary, Reach, gpu_of
 
 FEW_TRIALS = 3
@@ -18,7 +19,7 @@ WIDE_RANGE = 0.10
 FEWEST_ON_ONE_SM = 0.9
 """Below this share of samples with both clock stamps on one SM, cycles rest on too few of them."""
 FLAGS = {
-    "launch_bound": "bound by launching kernels and not by the kernels",
+    "launch_bound": "timed with gaps in which the device waited for the host",
 }
 """Flags that a worker or the sampler of conditions may raise, in words."""
 
@@ -218,7 +219,7 @@ def doubts(run: Run, cases: Sequence[CaseSummary], reach: Reach | None = None) -
     partly = sum(len(case.counts) > 1 for case in cases)
     if partly:
         found.append(Doubt(partly, "cases ended differently from trial to trial"))
-    short = sum(1 for r in trials if (m := r.measurement(TIME)) is not None and len(m.samples) < FEW_SAMPLES)
+    short = sum(1 for r in trials if (m := r.measurement(TIME)) is not None and taken(m).count < FEW_SAMPLES)
     if short:
         found.append(Doubt(short, f"of {len(trials)} timed trials hold fewer than {FEW_SAMPLES} samples"))
     found += _flags(trials)
