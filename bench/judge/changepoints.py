@@ -15,9 +15,9 @@ Numbers are logarithms throughout, so that a step means the same on every scale.
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import math
+from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -64,7 +64,7 @@ def change_points(values: Sequence[float], *, floor: float = SMALLEST_STEP) -> t
         raise ValueError("change points are of numbers above zero")
     logs = np.log(np.asarray(values, dtype=float))
     kept = _merged(logs, sorted(_candidates(logs)), math.log1p(floor))
-    second = potts(logs.tolist())
+    second = potts(logs.tolist()) if kept else []
     found = []
     for index, before, after in _segments(logs, kept):
         firm = any(abs(index - other) <= AGREE_WITHIN for other in second)
@@ -178,33 +178,31 @@ def potts(values: Sequence[float]) -> list[int]:
     best = [0.0] * (n + 1)
     best[0] = -price
     came_from = [0] * (n + 1)
+    first = 0
     for end in range(1, n + 1):
         best[end] = math.inf
-        segment = _RunningMedian()
-        for start in range(end - 1, -1, -1):
-            cost = segment.add(values[start]) + best[start] + price
+        ordered: list[float] = []
+        spread = 0.0
+        costs = []
+        for start in range(end - 1, first - 1, -1):
+            # The least sum of absolute differences to one number grows by the distance of a new value to the nearest median. In place,
+            # since it is done ten thousands of times a series.
+            value, count = values[start], len(ordered)
+            if count:
+                low, high = ordered[(count - 1) // 2], ordered[count // 2]
+                spread += low - value if value < low else value - high if value > high else 0.0
+            insort(ordered, value)
+            cost = spread + best[start] + price
+            costs.append(cost)
             # Equal but for rounding: the longer segment, which is the simpler fit.
             if cost <= best[end] + 1e-12:
                 best[end], came_from[end] = cost, start
+        # A segment that begins there costs more even without its price: one that begins at `end` will always cost less (Killick, Fearnhead
+        # and Eckley, JASA 107, 2012).
+        while first < end and costs.pop() - price > best[end] + 1e-9:
+            first += 1
     boundaries, end = [], n
     while came_from[end] > 0:
         end = came_from[end]
         boundaries.append(end)
     return sorted(boundaries)
-
-
-class _RunningMedian:
-    """The least sum of absolute differences to one number, of values that are added one by one."""
-
-    def __init__(self) -> None:
-        self._ordered: list[float] = []
-        self._cost = 0.0
-
-    def add(self, value: float) -> float:
-        """The sum with `value` among them: it grows by the distance of `value` to the nearest median."""
-        values = self._ordered
-        if values:
-            low, high = values[(len(values) - 1) // 2], values[len(values) // 2]
-            self._cost += low - value if value < low else value - high if value > high else 0.0
-        bisect.insort(values, value)
-        return self._cost

@@ -171,20 +171,24 @@ def earlier_runs(store: Store, first: Sequence[Run], second: Sequence[Run]) -> l
 
 def filtered(evidence: Evidence, filters: Sequence[Filter]) -> Evidence:
     """The rows for which every filter holds."""
-    kept = {key for key, case in evidence.cases.items() if all(_holds(case, wanted) for wanted in filters)}
+    kept = {key for key, case in evidence.cases.items() if holds(case, filters)}
     trials = tuple(row for row in evidence.trials if row.case_key in kept or evidence.is_canary(row.case_key))
     return replace(evidence, trials=trials)
 
 
-def demand_axes(sides: Sequence[Evidence], filters: Sequence[Filter]) -> None:
+def demand_axes(cases: Sequence[Case], filters: Sequence[Filter]) -> None:
     """Raises SelectionError where a filter names an axis that no case has."""
-    cases = [case for evidence in sides for case in evidence.cases.values()]
     known = {"workload", *FIXED_AXES, *(name for case in cases for name in (*case.params, *case.subject))}
     for wanted in filters:
         if wanted.axis not in known:
             near = get_close_matches(wanted.axis, sorted(known), n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise SelectionError(f"no row has the axis {wanted.axis!r}{hint}. There are: {', '.join(sorted(known))}")
+
+
+def holds(case: Case, filters: Sequence[Filter]) -> bool:
+    """Whether every filter holds for a case."""
+    return all(_holds(case, wanted) for wanted in filters)
 
 
 def _holds(case: Case, wanted: Filter) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from functools import cache
 
 import pytest
 
-from bench.judge.history import History, history
+from bench.judge.history import History, histories
 from bench.judge.nights import missed_nights
+from bench.judge.points import Level, Levels
 from bench.judge.regress import two_sided
 from bench.judge.resampled import nightly
 from bench.judge.screen import FEWEST, FLOOR, Sight
@@ -41,16 +41,20 @@ def read(kind: str, seed: int) -> tuple[Labelled, History]:
     made = KINDS[kind](random.Random(seed))
     present = [number for number in range(len(made.nights)) if number not in made.absent]
     after = made.other_environment_from
-    rows = [
-        row
-        for number in present
-        for row in trials(
-            CASE, made.nights[number], run_id=RUNS[number].id, environment=NEW if after is not None and number >= after else OLD
+    environments = {env.hard_hash + env.soft_hash: env for env in (OLD, NEW)}
+    old, new = environments
+    by_run = {
+        RUNS[number].id: Level(
+            median(made.nights[number]),
+            len(made.nights[number]),
+            frozenset({new if after is not None and number >= after else old}),
         )
-    ]
-    known = dataclasses.replace(evidence(rows, [CASE], [OLD, NEW]), runs=tuple(RUNS[number] for number in present))
-    series = Series(CASE, CASE.key, "time_s", rows[0].hard_hash, rows[0].method_version, "-")
-    return made, history(series, rows, known)
+        for number in present
+    }
+    series = Series(CASE, CASE.key, "time_s", OLD.hard_hash, 1, "-")
+    levels = Levels(tuple(RUNS[number] for number in present), {series.key: (series, by_run)}, environments)
+    (found,) = histories(levels, [series.key])
+    return made, found
 
 
 def steps_at(found: History) -> list[int]:
