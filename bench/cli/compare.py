@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def verdict_options(function: F) -> F:
     """`--format`, `--fail-on`, `--output` and `--all`: what commands that judge have in common."""
     for option in (
-        click.option("--all", "everything", is_flag=True, help="Show the rows that are the same as well."),
+        click.option("--all", "everything", is_flag=True, help="Show the rows that are the same, or wait for their turn, as well."),
         click.option(
             "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File to write instead of the standard output."
         ),

@@ -86,7 +86,8 @@ def selftest(device: str, no_wait: bool, equal_runs: tuple[str, ...], database: 
     3: something could not be judged here, and the table says why.
 
     With --aa the verdicts are proved instead: processes of equal runs are dealt to two sides and compared, and so are the runs with each
-    other. Every row that comes out better or worse is a false alarm; exit code 1 where there are more than 10 in 1 000, beyond chance.
+    other. Every row that comes out better or worse is a false alarm; exit code 1 where there are more than 10 in 1 000, beyond chance. From
+    forty processes of a series on, whole nights are drawn from them; there more than 1 in 1 000 is too many, and more than 5 on a CPU.
     """
     if equal_runs:
         from bench.cli.alarms import show_alarms

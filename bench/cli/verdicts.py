@@ -167,13 +167,16 @@ def alarm_lines(verdict: Verdict, name: str) -> list[str]:
     return [*lines, f"  {alarm.bisect}"] if alarm.bisect else lines
 
 
-def waiting_lines(comparison: Comparison) -> list[str]:
-    """What a night with a budget left for another night, in a line."""
+def waiting_lines(comparison: Comparison, *, everything: bool) -> list[str]:
+    """What a night with a budget left for another night: in a line, or a line each, with the night that judged it last."""
     waiting = comparison.waiting
     if not waiting:
         return []
     rows = f"{len(waiting)} row{'s wait' if len(waiting) > 1 else ' waits'} for another night"
-    return [f"{rows}; the longest was last judged on {waiting[0].last_judged[:10]} (--format json has all)"]
+    if not everything:
+        return [f"{rows}; the longest was last judged on {waiting[0].last_judged[:10]} (--all has all)"]
+    name = row_namer(one.series.case for one in waiting)
+    return [f"{rows}:", *(f"  {name(one.series.case)}: last judged on {one.last_judged[:10]}" for one in waiting)]
 
 
 def _alarms(rows: Sequence[Verdict], name: Callable[[Case], str], left_bytes: int) -> list[str]:
@@ -197,7 +200,7 @@ def as_text(comparison: Comparison, answer: Answer, *, everything: bool) -> str:
     if rows:
         lines += [table(HEADS, [_cells(verdict, name(verdict.series.case)) for verdict in rows], right=_RIGHT, widest=110), ""]
     lines += [plain(line) for line in (*([hidden] if hidden else []), *_totals(comparison))]
-    lines += [plain(line) for line in waiting_lines(comparison)]
+    lines += [plain(line) for line in waiting_lines(comparison, everything=everything)]
     for verdict in rows:
         lines += [plain(line) for line in alarm_lines(verdict, name(verdict.series.case))]
     settling = list(dict.fromkeys(verdict.settle for verdict in rows if verdict.settle))
@@ -215,7 +218,12 @@ def as_markdown(comparison: Comparison, answer: Answer, *, everything: bool) -> 
     name = row_namer(verdict.series.case for verdict in comparison.verdicts)
     head = [f"## {_cell(answer.headline)}", "", f"{_cell(answer.why)}.", ""]
     head += [f"- first: {_cell(side_line(comparison.first))}", f"- second: {_cell(side_line(comparison.second))}"]
-    remarks = (*_preface(comparison), *_totals(comparison), *([hidden] if hidden else []), *waiting_lines(comparison))
+    remarks = (
+        *_preface(comparison),
+        *_totals(comparison),
+        *([hidden] if hidden else []),
+        *waiting_lines(comparison, everything=everything),
+    )
     head += [f"- {_cell(line)}" for line in remarks]
     lines = [f"| {' | '.join(map(_cell, _cells(verdict, name(verdict.series.case))))} |" for verdict in rows]
     start = [f"| {' | '.join(HEADS)} |", "|" + " --- |" * len(HEADS)] if lines else []

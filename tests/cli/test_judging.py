@@ -17,8 +17,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from bench.cli import alarms
 from bench.cli.alarms import show_alarms
 from bench.errors import SelectionError
+from bench.judge import resampled
 from bench.records import Case, Environment, Result, RevisionItem, Run, RunState, Status
 from bench.store import Store
 from tests import factories
@@ -547,3 +549,21 @@ def test_alarms_are_counted_on_runs_of_one_revision_and_refused_on_others(
         show_alarms(["aa 1", "other"], str(path), as_json=True)
     with pytest.raises(SelectionError, match="--trials 16"):
         show_alarms(["good"], str(path), as_json=True)
+
+
+def test_whole_nights_are_drawn_from_forty_processes_and_more_alarms_than_are_granted_fail(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forty(run: Run, case: Case) -> list[dict[str, Any]]:
+        return [row for seed in range(8) for row in five(seed=seed)(run, case)]
+
+    stored(path, "forty", forty, CASES[:2])
+    monkeypatch.setattr(alarms, "NIGHTS", 500)
+    assert show_alarms(["forty"], str(path), as_json=False) == 0
+    said = capsys.readouterr().out
+    assert "of each of 2 series: of 500 series-nights without a change" in said
+    assert "(0.00 per 1 000, at most 5.99; 5 granted)" in said
+    assert re.search(r"confirmed \+2 %: .*, \+5 %: (100|9\d)\.\d%", said)
+    real = resampled.nightly
+    monkeypatch.setattr(resampled, "nightly", lambda *given, **named: dataclasses.replace(real(*given, **named), alarms=20))
+    assert show_alarms(["forty"], str(path), as_json=False) == 1

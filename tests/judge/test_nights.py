@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bench.cli.regress import screened
+from bench.cli.verdicts import as_text
 from bench.judge.answer import FailOn, answer
 from bench.judge.compare import Comparison
 from bench.judge.nights import is_missed, lost_gpu, missed_nights
@@ -102,6 +103,12 @@ def test_a_night_with_a_budget_says_of_every_other_row_when_it_was_last_judged()
     assert {size: (verdict.last_judged or "")[:10] for size, verdict in times.items()} == {128: "2026-01-11", 512: "2026-01-09"}
     assert (times[128].screening, times[512].reason) == ("clear", "learning: night 4 of 10")
     assert answer(found).exit_code == 0
+    assert "2 rows wait for another night; the longest was last judged on 2026-01-10" in as_text(
+        found, answer(found), everything=False
+    )
+    listed = as_text(found, answer(found), everything=True)
+    assert "seq_len=256: last judged on 2026-01-10\n" in listed
+    assert "seq_len=384: last judged on 2026-01-11\n" in listed
 
 
 OTHER_CPU, ONE_GPU, OTHER_GPU = (
