@@ -14,14 +14,14 @@ from bench.cli.terminal import note, say, say_json, table
 from bench.plan.spec import DEFAULTS, MODELLED, SHARDINGS
 
 if TYPE_CHECKING:
+    from bench.plan.devices import Gpu
     from bench.plan.fits import Choice
+    from bench.plan.moments import Target
     from bench.plan.published import Figure
     from bench.plan.spec import ModelSpec, TrainSpec
     from bench.plan.terms import Prediction
 
 GIB = 2**30
-TOLD = ("attention", "checkpointing", "optimizer", "adaptation")
-"""Slots that are told even where they are as usual: without them the largest numbers have no reason."""
 SLOTS = tuple(slot for slot, known in MODELLED.items() if len(known) > 1)
 
 
@@ -97,6 +97,7 @@ def plan(
     bench plan --model config.json --seq-len 8192 --gpu-memory 80GB --world-size 8 --precision bf16_master
     bench plan --explain
     """
+    from bench.plan.moments import Target
     from bench.plan.spec import PlanError, TrainSpec, model_named
 
     if explain:
@@ -118,8 +119,10 @@ def plan(
     chosen = {name: value for name, value in asked.items() if value is not None}
     several = asked["world_size"] > 1
     train = TrainSpec(**chosen, sharding=sharding or ("fsdp2" if several else "none"))
-    memory = _memory(gpu, gpu_memory)
-    ways = _ways(model, train, memory, gpu, database)
+    device = _gpu(gpu, gpu_memory)
+    memory = None if device is None else device.memory_bytes
+    target = Target() if device is None else Target(workspace_bytes=device.workspace_bytes)
+    ways = _ways(model, train, memory, gpu, target, database)
     if (row or emit or figure) and row >= max(1, len(ways)):
         raise PlanError(
             f"there is no row {row}: rows are 0 to {max(0, len(ways) - 1)}" + ("" if ways else "; --gpu or --gpu-memory gives more")
@@ -134,9 +137,9 @@ def plan(
         return 0
     from bench.plan.predict import predict_step
 
-    prediction = predict_step(model, of_row)
+    prediction = predict_step(model, of_row, target)
     if figure is not None:
-        _draw(figure, model, ways, memory, f"{model.name}, {train.seq_len} tokens, batch {train.batch}")
+        _draw(figure, model, ways, memory, target, f"{model.name}, {train.seq_len} tokens, batch {train.batch}")
     if as_json:
         say_json(_as_json(model, of_row, prediction, ways, memory))
         return 0
@@ -152,26 +155,28 @@ def plan(
     return 0
 
 
-def _memory(gpu: str | None, gpu_memory: str | None) -> int | None:
-    from bench.plan.devices import gpu_memory as named
-    from bench.plan.devices import parse_size
+def _gpu(gpu: str | None, gpu_memory: str | None) -> Gpu | None:
+    from bench.plan.devices import Gpu, gpu_named, parse_size
+    from bench.plan.residents import CUBLAS_BYTES
     from bench.plan.spec import PlanError
 
     if gpu and gpu_memory:
         raise PlanError("--gpu and --gpu-memory say the same thing; give one")
     if gpu_memory:
-        return parse_size(gpu_memory)
-    return named(gpu) if gpu else None
+        return Gpu(parse_size(gpu_memory), CUBLAS_BYTES)
+    return gpu_named(gpu) if gpu else None
 
 
-def _ways(model: ModelSpec, train: TrainSpec, memory: int | None, gpu: str | None, database: str) -> tuple[Choice, ...]:
+def _ways(
+    model: ModelSpec, train: TrainSpec, memory: int | None, gpu: str | None, target: Target, database: str
+) -> tuple[Choice, ...]:
     from bench.cli.plan_ways import measured_steps
     from bench.plan.fits import choices
 
-    return () if memory is None else choices(model, train, memory, steps=measured_steps(database), gpu=gpu)
+    return () if memory is None else choices(model, train, memory, steps=measured_steps(database), gpu=gpu, target=target)
 
 
-def _draw(path: Path, model: ModelSpec, ways: tuple[Choice, ...], memory: int | None, title: str) -> None:
+def _draw(path: Path, model: ModelSpec, ways: tuple[Choice, ...], memory: int | None, target: Target, title: str) -> None:
     from bench.plan.figure import draw
     from bench.plan.spec import PlanError
 
@@ -179,7 +184,7 @@ def _draw(path: Path, model: ModelSpec, ways: tuple[Choice, ...], memory: int | 
         raise PlanError("--figure draws what fits: say --gpu or --gpu-memory")
     try:
         with drawing():
-            draw(path, model, ways, memory, title)
+            draw(path, model, ways, memory, target, title)
     except (OSError, ValueError) as error:
         raise PlanError(f"{path} cannot be written: {error}") from error
     note(f"figure: {path}")
@@ -196,7 +201,6 @@ def _gib(size: float) -> str:
 
 def _show(model: ModelSpec, train: TrainSpec, prediction: Prediction, all_terms: bool) -> None:
     say(f"{model.name}, {train.seq_len} tokens, batch {train.batch}, {train.precision}, {_gpus(train)}")
-    say(", ".join(f"{slot} {getattr(train, slot)}" for slot in SLOTS if slot in TOLD or getattr(train, slot) != DEFAULTS[slot]))
     say()
     moments = prediction.moments
     causes = list(dict.fromkeys(cause for moment in moments for cause in moment.by_category()))

@@ -109,7 +109,9 @@ def _measured(results: Sequence[Result], suites: Mapping[str, str]) -> Iterator[
             params = {**case.params, "world_size": case.world_size}
             explained = causes if abs(sum(causes.values()) - peak) <= SAME_PEAK * peak else {}
             part, before = part_of(suites[trials[0].run_id]) or OTHER, foretold[0] if foretold else None
-            yield Measured(params, case.subject, peak, explained, part, before)
+            environment = trials[0].environment
+            device = f"{environment.hard.get('gpu_model')}, driver {environment.soft.get('driver')}"
+            yield Measured(params, case.subject, peak, explained, part, before, device)
 
 
 def _measured_on(results: Sequence[Result], runs: Mapping[str, Run]) -> dict[str, str]:
@@ -126,7 +128,7 @@ def _measured_on(results: Sequence[Result], runs: Mapping[str, Run]) -> dict[str
 
 def _show(lines: Sequence[Comparison]) -> None:
     from bench.plan.error_table import how, where
-    from bench.plan.validate import by_cause, summaries
+    from bench.plan.validate import by_cause, device_constants, summaries
 
     if not lines:
         say("no rows of train_step on CUDA with peak_total_bytes: measure some with bench run, see --grid")
@@ -152,7 +154,15 @@ def _show(lines: Sequence[Comparison]) -> None:
         )
     if furthest := [f"{entry.cause} {entry.largest_bytes / GIB:+.2f} GiB" for entry in by_cause(lines)]:
         say(f"largest distances by cause: {', '.join(furthest)}")
-    say("within: 5 % of the whole, and of each cause 10 % or 100 MiB; foretold: what was predicted before the row ran")
+    for constant in device_constants(lines):
+        say(
+            f"constants of {constant.device}: workspaces {constant.workspace_bytes / 2**20:.1f} MiB in {constant.cases} cases, "
+            f"{constant.predicted_bytes / 2**20:.1f} predicted"
+        )
+    say(
+        "within: 5 % of the whole, and of each cause 10 % or 100 MiB; where GPUs share a step 10 % of the whole; "
+        "foretold: what was predicted before the row ran"
+    )
 
 
 def _percent(share: float | None) -> str:

@@ -54,6 +54,8 @@ def show(ways: Sequence[Choice], memory: int, database: str) -> None:
     say(table(heads, lines, right=(2, 3, 5, 6), widest=200))
     if len(common) > 1:
         say(f"fused: {', '.join(common)}")
+    if ways[0].train.adaptation == "full" and any(way.train.adaptation == "lora" for way in ways):
+        say(f"adaptation=lora: adapters of rank {ways[0].train.lora_rank} learn, the model's own weights do not")
     for words in _about_costs(ways, database):
         say(words)
 

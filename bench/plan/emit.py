@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from bench.plan.predict import peak_bytes
-from bench.plan.spec import ModelSpec, PlanError, TrainSpec, ZeroOptions
+from bench.plan.spec import DEFAULTS, ModelSpec, PlanError, TrainSpec, ZeroOptions
 from bench.plan.weights import weights
 
 HF_ATTENTION: Mapping[str, str] = {
@@ -53,6 +53,12 @@ ZERO_SETTINGS: Mapping[str, str] = {
     "persistence_threshold": "stage3_param_persistence_threshold",
 }
 """Field of `ZeroOptions` to DeepSpeed's name for it."""
+HELD: Mapping[str, tuple[str, ...]] = {
+    "accelerate": ("precision",),
+    "deepspeed": ("precision", "optimizer"),
+    "torchtune": ("precision", "optimizer", "checkpointing", "adaptation", "linear", "linear_cross_entropy"),
+}
+"""Tool to the slots that its settings decide, or that it has its own way in; the Trainer's decide all of them."""
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 FUSED_SLOTS = ("rms_norm", "rope", "swiglu")
 
@@ -92,7 +98,22 @@ def differences(tool: str, model: ModelSpec, train: TrainSpec) -> tuple[str, ...
             "embedding and last layer are in FSDP's root unit there, whole on each GPU: with --sharding fsdp2_root_unit, which is that, "
             f"{root / 2**30:.2f} GiB are predicted; in code, fully_shard on both of them before the model makes them units of their own"
         )
+    if left := _left_to_code(tool, train):
+        found.append(
+            f"{tool} has no setting for what the prediction counts on besides; where it is to hold, say it in code: {', '.join(left)}"
+        )
     return tuple(found)
+
+
+def _left_to_code(tool: str, train: TrainSpec) -> list[str]:
+    """Slots that the settings do not hold, where the tool by itself would do otherwise."""
+    if tool not in HELD:
+        return []
+    by_itself = {**DEFAULTS, "attention": "sdpa_flash"} if tool == "torchtune" else DEFAULTS
+    held = {*HELD[tool], *(["checkpointing"] if tool == "accelerate" and train.sharding.startswith("fsdp2") else [])}
+    left = [slot for slot, usual in by_itself.items() if slot not in held and getattr(train, slot) != usual]
+    settings = [f"{slot} {getattr(train, slot)}" for slot in left]
+    return [*settings, *(["ZeRO's buckets"] if tool == "accelerate" and train.zero != ZeroOptions() else [])]
 
 
 def _yaml(data: Mapping[str, Any]) -> str:
@@ -119,7 +140,8 @@ def hf(model: ModelSpec, train: TrainSpec) -> dict[str, Any]:
         "gradient_checkpointing": train.checkpointing != "none",
     }
     if train.sharding.startswith("zero"):
-        arguments["deepspeed"] = deepspeed(train)
+        # The Trainer refuses a rate that is not its own, whatever that is.
+        arguments["deepspeed"] = deepspeed(train, rate="auto")
     else:
         arguments["optim"] = _taken("the Trainer", "optimizer", train.optimizer, HF_OPTIMIZERS)
     if train.checkpointing != "none":
@@ -181,7 +203,7 @@ def _quantized(linear: str) -> dict[str, Any]:
     }
 
 
-def deepspeed(train: TrainSpec) -> dict[str, Any]:
+def deepspeed(train: TrainSpec, *, rate: float | str = 1e-4) -> dict[str, Any]:
     """A DeepSpeed configuration; batch and clipping are told, so that it serves without the Trainer too."""
     if not train.sharding.startswith("zero"):
         raise PlanError(f"DeepSpeed is for sharding zero1, zero2 and zero3, not for {train.sharding}")
@@ -205,7 +227,7 @@ def deepspeed(train: TrainSpec) -> dict[str, Any]:
         "gradient_accumulation_steps": train.accumulation,
         "gradient_clipping": train.clip_norm,
         "bf16": {"enabled": train.precision == "bf16_master"},
-        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, **({"torch_adam": True} if torchs else {})}},
+        "optimizer": {"type": "AdamW", "params": {"lr": rate, **({"torch_adam": True} if torchs else {})}},
         "zero_optimization": zero,
     }
 

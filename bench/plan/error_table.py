@@ -10,8 +10,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from bench.plan.spec import DEFAULTS, ModelSpec, PlanError, TrainSpec
-from bench.plan.validate import Comparison, by_cause, summaries
+from bench.plan.spec import DEFAULTS, ModelSpec, PlanError, TrainSpec, ZeroOptions
+from bench.plan.validate import Comparison, by_cause, device_constants, summaries
 
 BEGIN, END = "<!-- plan validation: begin -->", "<!-- plan validation: end -->"
 """Between these lines `bench plan --validate --write` puts the table into a page that has them."""
@@ -19,7 +19,10 @@ GIB = 2**30
 PLACES = ("model", "seq_len", "batch", "accumulation", "packing", "dropout", "world_size")
 AS_USUAL: Mapping[str, Any] = {"batch": 1, "accumulation": 1, "packing": "full", "dropout": 0.0, "world_size": 1}
 """What is not told of a case."""
-TOLD_PARAMS = frozenset({"model", *(field.name for spec in (ModelSpec, TrainSpec) for field in fields(spec))})
+TOLD_PARAMS = frozenset(
+    {"model", "zero_options", *(field.name for spec in (ModelSpec, TrainSpec) for field in fields(spec))}
+    | {f"zero_{field.name}" for field in fields(ZeroOptions)}
+)
 """What a prediction depends on."""
 IN_A_PAGE = 10
 """Cases in a page that holds more than this table."""
@@ -47,6 +50,7 @@ def as_data(lines: Sequence[Comparison], measured_on: Mapping[str, Any]) -> dict
         "measured_on": dict(measured_on),
         "parts": [asdict(entry) for entry in summaries(lines)],
         "causes": [asdict(entry) for entry in by_cause(lines)],
+        "device_constants": [asdict(entry) for entry in device_constants(lines)],
         "cases": [_case(line) for line in lines],
     }
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench.lang import said
 from bench.plan.fits import Choice
+from bench.plan.moments import Target
 from bench.plan.predict import predict_step
 from bench.plan.spec import ModelSpec
 from bench.plan.terms import CAUSES
@@ -16,21 +17,21 @@ LEAST_LABEL = 0.03
 """Of a bar: a cause that is below it in all of them gets no place in the legend."""
 
 
-def draw(path: Path, model: ModelSpec, ways: Sequence[Choice], memory_bytes: int, title: str) -> None:
+def draw(path: Path, model: ModelSpec, ways: Sequence[Choice], memory_bytes: int, target: Target, title: str) -> None:
     """Writes the figure in the format of the path's suffix; raises ValueError for a suffix that matplotlib does not know."""
     from matplotlib import rc_context
 
     from bench.lang.fonts import families
 
     with rc_context({"font.family": families()}):
-        _draw(path, model, ways, memory_bytes, title)
+        _draw(path, model, ways, memory_bytes, target, title)
 
 
-def _draw(path: Path, model: ModelSpec, ways: Sequence[Choice], memory_bytes: int, title: str) -> None:
+def _draw(path: Path, model: ModelSpec, ways: Sequence[Choice], memory_bytes: int, target: Target, title: str) -> None:
     from matplotlib.figure import Figure
 
     names = [said("as asked for") if index == 0 else ", ".join(way.changes) for index, way in enumerate(ways)]
-    parts = [predict_step(model, way.train).peak.by_category() for way in ways]
+    parts = [predict_step(model, way.train, target).peak.by_category() for way in ways]
     figure = Figure(figsize=(11, 1.2 + 0.62 * len(ways)), layout="constrained")
     axes = figure.subplots()
     left = [0.0] * len(ways)

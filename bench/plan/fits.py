@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bench.plan.costs import Costs, MeasuredStep, costs
+from bench.plan.moments import Target
 from bench.plan.predict import peak_bytes
 from bench.plan.rounding import needed_bytes
 from bench.plan.spec import ModelSpec, PlanError, TrainSpec
@@ -74,26 +75,50 @@ def choices(
     most: int = 12,
     steps: Iterable[MeasuredStep] = (),
     gpu: str | None = None,
+    target: Target | None = None,
 ) -> tuple[Choice, ...]:
     """What was asked for, then what fits by expected cost, at most so many rows; where nothing fits, the smallest of all.
 
     `steps` were measured, on whichever GPU; those on `gpu` are preferred.
     """
-    first = _sized(model, asked, memory_bytes)
+    plan = _Plan(model, asked, memory_bytes, target or Target())
+    first = plan.sized(asked)
     found = []
     for train in _ways(asked):
         with contextlib.suppress(PlanError):  # combinations that cannot be are no answers
-            found.append(_sized(model, train, memory_bytes))
+            found.append(plan.sized(train))
     expected = costs(steps, model, asked, gpu, [way[0] for way in found], rule_cost)
     others = sorted(found, key=lambda way: (_rank(way[0], asked, expected), way[1]))
     fitting = _undominated([way for way in others if way[2]])
     shown = [first, *(fitting or sorted(others, key=lambda way: way[1])[:3])][:most]
-    return tuple(_choice(model, asked, memory_bytes, expected, *way) for way in shown)
+    return tuple(plan.choice(expected, *way) for way in shown)
 
 
-def _sized(model: ModelSpec, train: TrainSpec, memory_bytes: int) -> tuple[TrainSpec, int, bool]:
-    peak = peak_bytes(model, train)
-    return train, peak, needed_bytes(peak) <= memory_bytes
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What all ways have in common."""
+
+    model: ModelSpec
+    asked: TrainSpec
+    memory_bytes: int
+    target: Target
+
+    def sized(self, train: TrainSpec) -> tuple[TrainSpec, int, bool]:
+        peak = peak_bytes(self.model, train, self.target)
+        return train, peak, needed_bytes(peak) <= self.memory_bytes
+
+    def choice(self, expected: Costs, train: TrainSpec, peak: int, fits: bool) -> Choice:
+        def with_context(steps: int) -> int:
+            return needed_bytes(peak_bytes(self.model, replace(train, seq_len=steps * CONTEXT_STEP), self.target))
+
+        def with_batch(batch: int) -> int:
+            return needed_bytes(peak_bytes(self.model, replace(train, batch=batch), self.target))
+
+        guess = max(1, train.seq_len // CONTEXT_STEP)
+        longest = largest(with_context, self.memory_bytes, most=LONGEST // CONTEXT_STEP, guess=guess)
+        batch = largest(with_batch, self.memory_bytes, most=max(1, LONGEST // train.seq_len), guess=train.batch)
+        context = longest and longest * CONTEXT_STEP
+        return Choice(train, _changes(train, self.asked), peak, fits, expected.of(train), expected.step(train), context, batch)
 
 
 def _undominated(ways: Sequence[tuple[TrainSpec, int, bool]]) -> list[tuple[TrainSpec, int, bool]]:
@@ -163,21 +188,6 @@ def rule_factors(train: TrainSpec) -> tuple[tuple[str, float], ...]:
 def _changes(train: TrainSpec, asked: TrainSpec) -> tuple[str, ...]:
     slots = (*FUSED, "checkpointing", "adaptation", "linear", "sharding", "offload")
     return tuple(f"{slot}={getattr(train, slot)}" for slot in slots if getattr(train, slot) != getattr(asked, slot))
-
-
-def _choice(
-    model: ModelSpec, asked: TrainSpec, memory_bytes: int, expected: Costs, train: TrainSpec, peak: int, fits: bool
-) -> Choice:
-    def with_context(steps: int) -> int:
-        return needed_bytes(peak_bytes(model, replace(train, seq_len=steps * CONTEXT_STEP)))
-
-    def with_batch(batch: int) -> int:
-        return needed_bytes(peak_bytes(model, replace(train, batch=batch)))
-
-    longest = largest(with_context, memory_bytes, most=LONGEST // CONTEXT_STEP, guess=max(1, train.seq_len // CONTEXT_STEP))
-    batch = largest(with_batch, memory_bytes, most=max(1, LONGEST // train.seq_len), guess=train.batch)
-    context = longest and longest * CONTEXT_STEP
-    return Choice(train, _changes(train, asked), peak, fits, expected.of(train), expected.step(train), context, batch)
 
 
 def largest(size: Callable[[int], int], limit: int, *, most: int, guess: int) -> int | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from bench.plan.dims import Dims
 from bench.plan.layer import INPUT, decoder_layer, dims_of, last_norm
 from bench.plan.loss import loss
-from bench.plan.residents import Residents, residents
+from bench.plan.residents import CUBLAS_BYTES, Residents, residents
 from bench.plan.rounding import slack_bytes
 from bench.plan.sharding import sharded
 from bench.plan.shares import Leaves, Sharding
@@ -33,6 +33,8 @@ class Target:
 
     cuda: bool = True
     """Whether kernels have CUDA's workspaces."""
+    workspace_bytes: int = CUBLAS_BYTES
+    """Of each handle of cuBLAS, a constant of the device."""
     in_place: bool = True
     """Whether autograd adds gradients in place; under a dispatcher's tracker it does not."""
 
@@ -71,7 +73,7 @@ class Step:
             train.demand_kernels_of_cuda()
         self.model, self.train, self.target = model, train, target
         self.dims: Dims = dims_of(model, train)
-        whole = residents(model, train, self.dims, cuda=target.cuda)
+        whole = residents(model, train, self.dims, workspace_bytes=target.workspace_bytes if target.cuda else 0)
         self.sharding: Sharding = sharded(model, train, whole, cuda=target.cuda)
         self.residents: Residents = self.sharding.residents
         self._shares: dict[int, tuple[Alive, ...]] = {}
@@ -180,7 +182,7 @@ class Step:
             part = parts[index]
             left = [other.forward.left for other in parts[:index]] + self._behind(parts[index + 1 :], accumulated)
             name = part.name if part.count == 1 else f"{part.name} {index + 1}"
-            replay = part.accumulated if accumulated or self.sharding.leaves is Leaves.NOTHING else part.backward
+            replay = part.accumulated if self._adds_at_once(accumulated) else part.backward
             place = self._place(index)
             yield self._candidate(f"backward of {name}{where}", "backward", resident, left, replay, self._shared(), place)
             if part is self.loss:
@@ -213,16 +215,21 @@ class Step:
 
     def _behind(self, parts: Sequence[_Part], accumulated: bool, *, sent: bool = False) -> list[tuple[Alive, ...]]:
         """Gradients that whole parts have left; `sent`: where those of the part before them are being sent, and are counted there."""
-        leaves = self.sharding.leaves
-        if leaves is Leaves.NOTHING or accumulated:
+        if self._adds_at_once(accumulated):
             return []
-        if leaves is Leaves.WHOLE:
+        if self.sharding.leaves is Leaves.WHOLE:
             return [part.backward.left for part in parts]
         ends = [part for part in parts if part.name != "layer"]
         waiting = ends if self.sharding.ends_wait or len(parts) == 1 else []
-        shares = [self._share(part) for part in parts if part.name == "layer" or not waiting]
+        # From the second micro-batch on shares are added to those that are there, which are resident.
+        shares = [] if accumulated else [self._share(part) for part in parts if part.name == "layer" or not waiting]
         counted_there = sent and (not self.sharding.ends_wait or len(parts) > self.model.layers)
         return shares if counted_there else [*(part.backward.left for part in waiting), *shares]
+
+    def _adds_at_once(self, accumulated: bool) -> bool:
+        """Whether a gradient is gone as soon as it is made. Units of fully_shard hold theirs in each micro-batch anew."""
+        leaves = self.sharding.leaves
+        return leaves is Leaves.NOTHING or (accumulated and leaves is Leaves.WHOLE)
 
     def _share(self, part: _Part) -> tuple[Alive, ...]:
         """What is left of a unit's gradients once they are shared out."""

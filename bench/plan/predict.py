@@ -47,9 +47,9 @@ def predict_step(model: ModelSpec, train: TrainSpec, target: Target | None = Non
     return Prediction(step.moments(), step.host_bytes + step.residents.host_bytes, _notes(model, train))
 
 
-def peak_bytes(model: ModelSpec, train: TrainSpec) -> int:
+def peak_bytes(model: ModelSpec, train: TrainSpec, target: Target | None = None) -> int:
     """The peak alone, for searches: no terms are made for it."""
-    return Step(model, train, Target()).highest_bytes()
+    return Step(model, train, target or Target()).highest_bytes()
 
 
 def _notes(model: ModelSpec, train: TrainSpec) -> tuple[str, ...]:

@@ -11,7 +11,9 @@ from bench.plan.terms import Moment, Term
 from bench.plan.weights import Weight, kept_bytes, weights
 
 CUBLAS_BYTES = 32 * 2**20
-"""PyTorch's workspace for each handle and stream of cuBLAS on compute capability 9 and above (CUDABlas, `getChosenWorkspaceSize`)."""
+"""PyTorch's workspace for each handle and stream of cuBLAS on compute capability 9 and above (CublasHandlePool)."""
+CUBLAS_BYTES_BEFORE_9 = 8_519_680
+"""On those below it: two of 4096 KiB and eight of 16 KiB."""
 CUBLAS_HANDLES = 2
 """The main thread's and that of autograd's."""
 ANY = "forward"
@@ -43,8 +45,9 @@ class Residents:
         ]
 
 
-def residents(model: ModelSpec, train: TrainSpec, dims: Dims, *, cuda: bool) -> Residents:
-    """On one GPU that holds all of it."""
+def residents(model: ModelSpec, train: TrainSpec, dims: Dims, *, workspace_bytes: int) -> Residents:
+    """On one device that holds all of it, with so many bytes for each handle of cuBLAS; 0 where there is no CUDA."""
+    cuda = workspace_bytes > 0
     every = weights(model, train)
     learned = [weight for weight in every if weight.learns]
     updated = train.master_bytes or (train.weight_bytes if train.adaptation == "full" else 4)
@@ -60,7 +63,8 @@ def residents(model: ModelSpec, train: TrainSpec, dims: Dims, *, cuda: bool) -> 
         *_masks(train, dims),
     ]  # fmt: skip
     if cuda:
-        terms.append(Term("cuBLAS workspaces", ANY, "other_residents", CUBLAS_HANDLES * CUBLAS_BYTES, "2·32 MiB",
+        formula = f"{CUBLAS_HANDLES}·{workspace_bytes / 2**20:g} MiB"
+        terms.append(Term("cuBLAS workspaces", ANY, "other_residents", CUBLAS_HANDLES * workspace_bytes, formula,
                           "PyTorch's workspace per handle and stream"))  # fmt: skip
     return Residents(
         tuple(terms),

@@ -261,13 +261,25 @@ def of_config(path: Path) -> ModelSpec:
         if missing:
             raise PlanError(f"{path} lacks {', '.join(missing)}: it is no configuration of a decoder that is known here")
         sizes = {field: int(config[key]) for field, key in CONFIG_FIELDS.items()}
+        architecture = str(config["model_type"])
+        if not config.get("head_dim") and sizes["hidden_size"] % sizes["heads"]:
+            raise PlanError(
+                f"{path}: hidden_size ({sizes['hidden_size']}) must be a multiple of num_attention_heads ({sizes['heads']}), "
+                "or head_dim be given"
+            )
+        if (config.get("head_dim") or sizes["hidden_size"] // sizes["heads"]) % 2:
+            raise PlanError(f"{path}: head_dim must be even, since rotary positions turn its halves")
+        if config.get("mlp_bias") or (config.get("attention_bias") and architecture != "qwen2"):
+            raise PlanError(f"{path}: the memory model has no formulas for attention_bias and mlp_bias in {architecture}")
+        # Qwen's configurations name a window that they do not use.
+        window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
         return ModelSpec(
             name=path.parent.name or path.name,
-            architecture=str(config["model_type"]),
+            architecture=architecture,
             kv_heads=int(config.get("num_key_value_heads") or sizes["heads"]),
             head_dim=int(config.get("head_dim") or sizes["hidden_size"] // sizes["heads"]),
             tied_embeddings=bool(config.get("tie_word_embeddings", False)),
-            sliding_window=config.get("sliding_window"),
+            sliding_window=None if window is None else int(window),
             **sizes,
         )
     except (OSError, ValueError, TypeError, AttributeError, ZeroDivisionError) as error:

@@ -9,7 +9,7 @@ import pytest
 
 from bench.plan import ModelSpec, TrainSpec, model_named
 from bench.plan.costs import WAYS, Costs, MeasuredStep, costs, same_gpu
-from bench.plan.devices import gpu_memory
+from bench.plan.devices import gpu_named
 from bench.plan.fits import choices, rule_cost
 from bench.plan.weights import parameters
 
@@ -125,7 +125,7 @@ def test_a_gpu_is_known_by_what_its_driver_calls_it(name: str, measured: str, sa
 
 
 def test_what_fits_is_ordered_by_measured_costs_and_says_which() -> None:
-    memory, asked = gpu_memory("h200"), TrainSpec(seq_len=16384)
+    memory, asked = gpu_named("h200").memory_bytes, TrainSpec(seq_len=16384)
     ruled = choices(LLAMA, asked, memory)
     full_train = [way.train for way in ruled if way.train.adaptation == "full"]
     plain, full = full_train[1], next(train for train in full_train if train.checkpointing == "full")

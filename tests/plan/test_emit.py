@@ -67,8 +67,29 @@ each(train)
 ENGINE = """
 import deepspeed
 deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+import transformers.training_args
+from transformers import Trainer, TrainingArguments
+# The Trainer asks for a GPU before it trains in bf16 with DeepSpeed; DeepSpeed itself does so on a CPU.
+transformers.training_args.is_torch_bf16_gpu_available = lambda: True
 
 def train(said, folder):
+    return trained(said, folder) if "TrainingArguments" in said else driven(said)
+
+def trained(said, folder):
+    config = LlamaConfig(vocab_size=128, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+                         num_key_value_heads=2, tie_word_embeddings=False)
+    arguments = TrainingArguments(output_dir=folder + "/out", max_steps=3, report_to=[], save_strategy="no", logging_steps=1,
+                                  disable_tqdm=True, **said["TrainingArguments"])
+    model = LlamaForCausalLM._from_config(config, dtype=getattr(torch, said["from_pretrained"]["dtype"]),
+                                          attn_implementation=said["from_pretrained"]["attn_implementation"])
+    rows = [{"input_ids": torch.arange(16) % 128, "labels": torch.arange(16) % 128} for _ in range(64)]
+    trainer = Trainer(model=model, args=arguments, train_dataset=rows)
+    done = trainer.train()
+    engine = trainer.model_wrapped
+    return {"steps": done.global_step, "losses": [done.training_loss], "stage": engine.zero_optimization_stage(),
+            "dtype": str(next(engine.module.parameters()).dtype)}
+
+def driven(said):
     config = LlamaConfig(vocab_size=128, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
                          num_key_value_heads=2, tie_word_embeddings=False)
     model = LlamaForCausalLM(config)
@@ -121,7 +142,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
 
 @pytest.fixture(scope="module")
 def engines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    environment = {"DS_ACCELERATOR": "cpu", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29733", "LOCAL_RANK": "0"}
+    environment = {"DS_ACCELERATOR": "cpu", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29733", "LOCAL_RANK": "0", "RANK": "0",
+                   "WORLD_SIZE": "1"}  # fmt: skip
     shared: dict[str, Any] = {
         "seq_len": 16,
         "world_size": 2,
@@ -129,7 +151,10 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         "accumulation": 2,
         "zero": ZeroOptions(reduce_bucket=100_000),
     }
-    said = {name: deepspeed(TrainSpec(sharding=name, **shared)) for name in ("zero1", "zero2", "zero3")}
+    trains = {name: TrainSpec(sharding=name, **shared) for name in ("zero1", "zero2", "zero3")}
+    said = {name: deepspeed(train) for name, train in trains.items()}
+    if find_spec("accelerate") is not None:
+        said |= {f"{name} by the Trainer": hf(LLAMA, train) for name, train in trains.items()}
     return run(ENGINE, said, tmp_path_factory.mktemp("engines"), **environment)
 
 
@@ -151,9 +176,14 @@ def test_the_trainer_takes_the_settings_and_trains_three_steps_with_them(
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
+@pytest.mark.parametrize("driver", ["", " by the Trainer"])
 @pytest.mark.parametrize("sharding", ["zero1", "zero2", "zero3"])
-def test_deepspeed_takes_the_settings_and_trains_three_steps_with_them(sharding: str, engines: dict[str, dict[str, Any]]) -> None:
-    found = engines[sharding]
+def test_deepspeed_takes_the_settings_and_trains_three_steps_with_them(
+    sharding: str, driver: str, engines: dict[str, dict[str, Any]]
+) -> None:
+    if driver and find_spec("accelerate") is None:
+        pytest.skip("transformers' Trainer needs accelerate, which is not installed")
+    found = engines[sharding + driver]
     assert (found["steps"], found["stage"], found["dtype"]) == (3, int(sharding[-1]), "torch.bfloat16")
     assert all(0 < loss < 10 for loss in found["losses"])
 
@@ -174,15 +204,30 @@ def test_what_the_trainer_does_otherwise_is_told_in_words() -> None:
     (words,) = differences("hf", small, TrainSpec(seq_len=2048, optimizer="adamw8bit_bnb"))
     assert "1.47 GiB more than predicted" in words
     assert differences("hf", small, TrainSpec(seq_len=2048, optimizer="adamw_fused")) == ()
-    assert differences("torchtune", small, TrainSpec(seq_len=2048, optimizer="adamw8bit_bnb")) == ()
+    assert differences("torchtune", small, TrainSpec(seq_len=2048, optimizer="adamw8bit_bnb", attention="sdpa_flash")) == ()
+
+
+def test_what_a_tools_settings_do_not_hold_is_told_and_not_dropped() -> None:
+    train = TrainSpec(seq_len=2048, checkpointing="full", adaptation="lora", linear="nf4_bnb", **FUSED)
+    (words,) = differences("accelerate", LLAMA, train)
+    for said in ("attention sdpa_flash", "checkpointing full", "adaptation lora", "linear nf4_bnb", "optimizer adamw_fused"):
+        assert said in words
+    (words,) = differences("torchtune", LLAMA, train)
+    assert words.endswith("rms_norm liger, rope liger, swiglu liger")
+    sharded = TrainSpec(seq_len=2048, checkpointing="full", sharding="zero2", world_size=2, precision="bf16_master")
+    assert differences("deepspeed", LLAMA, sharded)[0].endswith("checkpointing full")
+    bucket = replace(sharded, checkpointing="none", zero=ZeroOptions(reduce_bucket=10**6))
+    assert differences("deepspeed", LLAMA, bucket) == ()
+    assert differences("accelerate", LLAMA, bucket)[0].endswith("ZeRO's buckets")
 
 
 def test_what_the_tools_do_of_sharding_by_themselves_is_told_in_words() -> None:
     (buckets,) = differences("hf", LLAMA, TrainSpec(seq_len=128, sharding="ddp", world_size=2))
     assert "gradient_as_bucket_view" in buckets
     several = TrainSpec(seq_len=128, sharding="fsdp2", world_size=8, precision="bf16_master", attention="sdpa_flash")
-    (root,) = differences("accelerate", LLAMA, several)
+    root, kernels = differences("accelerate", LLAMA, several)
     assert "fsdp2_root_unit" in root
+    assert kernels.endswith("attention sdpa_flash")
     assert differences("hf", LLAMA, replace(several, sharding="fsdp2_root_unit")) == ()
     assert differences("torchtune", LLAMA, several) == ()
 

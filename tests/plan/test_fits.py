@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from bench.plan import PlanError, TrainSpec, model_named, predict_step
-from bench.plan.devices import gpu_memory, gpus, parse_size
+from bench.plan.devices import gpu_named, gpus, parse_size
 from bench.plan.fits import CONTEXT_STEP, choices, largest
+from bench.plan.moments import Target
 from bench.plan.predict import peak_bytes
 from bench.plan.rounding import needed_bytes
 
@@ -17,7 +18,7 @@ LLAMA = model_named("llama-3-8b")
 
 
 def test_rows_come_by_cost_and_each_dearer_one_needs_less() -> None:
-    asked, *others = choices(LLAMA, TrainSpec(seq_len=8192), gpu_memory("h200"), most=40)
+    asked, *others = choices(LLAMA, TrainSpec(seq_len=8192), gpu_named("h200").memory_bytes, most=40)
     assert asked.changes == ()
     same_training = [way for way in others if way.train.adaptation == "full"]
     assert [way.cost for way in same_training] == sorted(way.cost for way in same_training)
@@ -28,34 +29,39 @@ def test_rows_come_by_cost_and_each_dearer_one_needs_less() -> None:
 
 
 def test_where_only_frozen_weights_fit_the_rows_say_so() -> None:
-    asked, *others = choices(LLAMA, TrainSpec(seq_len=4096), gpu_memory("rtx-4090"))
+    asked, *others = choices(LLAMA, TrainSpec(seq_len=4096), gpu_named("rtx-4090").memory_bytes)
     assert not asked.fits
     assert asked.longest_context is None
     assert {way.train.adaptation for way in others} == {"lora"}
 
 
 def test_several_gpus_are_answered_with_what_their_libraries_can_do() -> None:
-    asked, *others = choices(LLAMA, TrainSpec(seq_len=8192, world_size=8, sharding="fsdp2"), gpu_memory("h100"), most=40)
+    asked, *others = choices(
+        LLAMA, TrainSpec(seq_len=8192, world_size=8, sharding="fsdp2"), gpu_named("h100").memory_bytes, most=40
+    )
     assert asked.train.sharding == "fsdp2"
     assert others
     assert not [
         way for way in others if way.train.sharding.startswith("zero")
     ]  # asked for in pure bf16, which DeepSpeed does not train
     ways = choices(
-        LLAMA, TrainSpec(seq_len=8192, world_size=8, sharding="fsdp2", precision="bf16_master"), gpu_memory("h100"), most=40
+        LLAMA,
+        TrainSpec(seq_len=8192, world_size=8, sharding="fsdp2", precision="bf16_master"),
+        gpu_named("h100").memory_bytes,
+        most=40,
     )
     assert {way.train.sharding for way in ways} > {"fsdp2", "zero3"}
     assert not [way for way in ways if way.train.sharding == "fsdp2" and way.train.optimizer.endswith("_bnb")]
 
 
 def test_where_nothing_fits_the_smallest_ways_are_shown_as_not_fitting() -> None:
-    ways = choices(model_named("llama-3-70b"), TrainSpec(seq_len=8192), gpu_memory("rtx-4090"))
+    ways = choices(model_named("llama-3-70b"), TrainSpec(seq_len=8192), gpu_named("rtx-4090").memory_bytes)
     assert len(ways) == 4
     assert not any(way.fits for way in ways)
 
 
 def test_the_longest_context_fits_and_one_step_more_does_not() -> None:
-    memory = gpu_memory("h200")
+    memory = gpu_named("h200").memory_bytes
     for way in choices(LLAMA, TrainSpec(seq_len=8192), memory, most=4)[1:]:
         assert way.longest_context is not None
         at, beyond = (peak_bytes(LLAMA, replace(way.train, seq_len=way.longest_context + more)) for more in (0, CONTEXT_STEP))
@@ -97,7 +103,23 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 
 def test_gpus_answer_to_their_names_and_no_other() -> None:
-    assert gpu_memory("H200") == gpus()["h200"]
-    assert gpu_memory("NVIDIA RTX 4090") == gpu_memory("4090") == gpus()["rtx-4090"]
-    with pytest.raises(PlanError, match="did you mean 'a100-80gb'"):
-        gpu_memory("a100-80")
+    assert gpu_named("H200") == gpus()["h200"]
+    assert gpu_named("NVIDIA RTX 4090") == gpu_named("4090") == gpus()["rtx-4090"]
+    assert gpu_named("A100-80") == gpus()["a100-80gb"]
+    assert gpu_named("A100-40") == gpus()["a100-40gb"]
+    with pytest.raises(PlanError, match="did you mean 'a100-"):
+        gpu_named("a100")
+    with pytest.raises(PlanError, match=r"called '99' here\. Known: "):
+        gpu_named("99")
+
+
+def test_a_gpu_before_hopper_has_smaller_workspaces_and_nothing_else_of_a_prediction_depends_on_it() -> None:
+    train = TrainSpec(seq_len=1024, attention="sdpa_flash")
+    older, newer = (
+        predict_step(LLAMA, train, Target(workspace_bytes=gpu_named(name).workspace_bytes)) for name in ("4090", "h200")
+    )
+    assert newer == predict_step(LLAMA, train)
+    assert newer.peak_bytes - older.peak_bytes == 2 * (32 * 2**20 - 8_519_680)
+    memory = gpu_named("4090").memory_bytes
+    (asked, *_) = choices(LLAMA, train, memory, target=Target(workspace_bytes=gpu_named("4090").workspace_bytes))
+    assert asked.peak_bytes == older.peak_bytes - older.peak.by_category().get("allocator_slack", 0)

@@ -142,6 +142,13 @@ def test_the_root_unit_is_whole_throughout_and_units_of_their_own_only_while_the
     assert kept.peak_bytes - apart.peak_bytes == pytest.approx(2 * parameters(LLAMA), rel=0.1)
 
 
+def test_a_units_gradients_are_whole_in_each_micro_batch_beside_the_shares_of_those_before() -> None:
+    once, twice = (predicted(sharding="fsdp2", world_size=8, seq_len=4096, accumulation=count).by_phase() for count in (1, 2))
+    shares, labels = 4 * parameters(LLAMA) / 8, 2 * 8 * 4096
+    assert twice["forward"] - once["forward"] == pytest.approx(shares + labels, rel=1e-3)
+    assert 0 < twice["backward"] - once["backward"] <= shares + labels
+
+
 def test_a_tied_embedding_is_the_roots_whatever_is_asked() -> None:
     tied = model_named("llama-3.2-1b")
     peaks = {

@@ -68,6 +68,32 @@ def test_heads_that_do_not_divide_are_refused() -> None:
         ModelSpec("odd", "llama", 384, 1024, 2, 6, 4, 64, 1000, False)
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_attention_heads": 5, "num_key_value_heads": 5}, "must be a multiple of num_attention_heads"),
+        ({"head_dim": 63}, "head_dim must be even"),
+        ({"attention_bias": True}, "no formulas for attention_bias"),
+        ({"mlp_bias": True}, "no formulas for attention_bias and mlp_bias"),
+        ({"num_key_value_heads": 3}, "must be a multiple of kv_heads"),
+    ],
+)
+def test_a_config_that_cannot_be_or_is_not_modelled_is_refused_and_not_guessed(
+    tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**CONFIG, **changes}))
+    with pytest.raises(PlanError, match=words):
+        model_named(str(path))
+
+
+def test_a_window_that_qwen_names_and_does_not_use_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    for used, window in ((False, None), (True, 4096)):
+        path.write_text(json.dumps({**CONFIG, "model_type": "qwen2", "sliding_window": 4096, "use_sliding_window": used}))
+        assert model_named(str(path)).sliding_window == window
+
+
 def test_a_family_without_formulas_is_refused() -> None:
     with pytest.raises(PlanError, match="no formulas for gemma2"):
         model_named("gemma-2-9b")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from bench.catalogue import load_catalogue
 from bench.plan import TrainSpec, model_named, predict, predict_step
 from bench.plan.grid import configurations, redrawn, suites
 from bench.plan.spec import DEFAULTS
-from bench.plan.validate import Measured, compare
+from bench.plan.validate import Measured, compare, device_constants, summaries
 from bench.records import Status
 from bench.run.preflight import preflight
 from bench.suite import expand, load_suite
@@ -32,6 +32,27 @@ def test_a_prediction_passes_within_five_percent_of_the_whole(factor: float, pas
     (line,) = compare([measured(factor)])
     assert line.passed is passed
     assert line.error == pytest.approx(1 / factor - 1)
+
+
+@pytest.mark.parametrize(("factor", "passed"), [(1.08, True), (0.93, True), (1.15, False)])
+def test_where_gpus_share_a_step_a_tenth_of_the_whole_is_granted_and_causes_are_told_only(factor: float, passed: bool) -> None:
+    params, subject = {**PARAMS, "world_size": 4}, {**FLASH, "sharding": "fsdp2"}
+    peak = predict(params, subject).peak
+    (line,) = compare([Measured(params, subject, peak.size_bytes * factor, {"temporaries": peak.size_bytes * factor})])
+    assert line.passed is passed
+    assert line.causes_off()
+    assert summaries([line])[0].within == passed
+
+
+def test_the_workspaces_of_a_device_are_the_median_of_what_resides_besides() -> None:
+    right = {cause: float(size) for cause, size in predict(PARAMS, FLASH).peak.by_category().items()}
+    found = [
+        replace(measured(causes={**right, "other_residents": right["other_residents"] + more}), device="A, driver 1")
+        for more in (0.0, 2.0**20, 2.0**33)
+    ]
+    (constant,) = device_constants(compare([*found, measured()]))
+    assert (constant.device, constant.cases, constant.workspace_bytes) == ("A, driver 1", 3, 65 * 2**20)
+    assert constant.predicted_bytes == 64 * 2**20
 
 
 def test_a_cause_that_is_off_fails_though_the_sum_is_right() -> None:
