@@ -116,28 +116,39 @@ def read_harness_error(directory: Path) -> str | None:
         return None
 
 
+def _logs(directory: Path) -> dict[int | None, Path]:
+    """The files that there are: the trial's own, and those of its ranks."""
+    ranks = {int(path.suffix[1:]): path for path in directory.glob("log.*") if path.suffix[1:].isdecimal()}
+    own: dict[int | None, Path] = {None: directory / "log"} if (directory / "log").exists() else {}
+    return own | dict(sorted(ranks.items()))
+
+
 def log_bytes(directory: Path) -> int:
-    """The log's size now."""
-    try:
-        return (directory / "log").stat().st_size
-    except FileNotFoundError:
-        return 0
+    """The log's size now, those of all ranks together."""
+    return sum(path.stat().st_size for path in _logs(directory).values())
 
 
 def stored_log(directory: Path) -> str:
-    """The log as it is stored: first 16 KiB and last 48 KiB, valid UTF-8, without NULs and without secrets."""
-    try:
-        with (directory / "log").open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(0)
-            if size <= _LOG_HEAD_BYTES + _LOG_TAIL_BYTES:
-                data = file.read()
-                return _clean(data)
-            head = file.read(_LOG_HEAD_BYTES)
-            file.seek(size - _LOG_TAIL_BYTES)
-            tail = file.read(_LOG_TAIL_BYTES)
-    except FileNotFoundError:
-        return ""
+    """The log as it is stored: first 16 KiB and last 48 KiB, valid UTF-8, without NULs and without secrets.
+
+    Of several ranks each has a share of that, below a line that names it; what none of them wrote, the launcher did, comes first.
+    """
+    logs = {rank: path for rank, path in _logs(directory).items() if path.stat().st_size}
+    texts = {rank: _ends(path, len(logs)) for rank, path in logs.items()}
+    return "".join(text if rank is None else f"[rank {rank}]\n{text}" for rank, text in texts.items())
+
+
+def _ends(path: Path, shares: int) -> str:
+    """Head and tail of one file, of which there are that many."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        head_bytes, tail_bytes = _LOG_HEAD_BYTES // shares, _LOG_TAIL_BYTES // shares
+        if size <= head_bytes + tail_bytes:
+            return _clean(file.read())
+        head = file.read(head_bytes)
+        file.seek(size - tail_bytes)
+        tail = file.read(tail_bytes)
     # At line ends where there are any, so that no secret is cut in two and so missed.
     head = head[: head.rfind(b"\n") + 1] or head
     tail = tail[tail.find(b"\n") + 1 :] or tail

@@ -18,13 +18,17 @@ from bench.worker.trial import run_trial
 
 
 def main(directory: Path) -> int:
-    """Joins the group and runs the trial. What the subject did is in the reply; an exit code of 0 means that there is one.
+    """Joins the group and runs the trial. What the subject did is in the reply, what it wrote in `log.<rank>`.
 
     A rank that is ended by TERM, as on a time-out, leaves in `stack.<rank>` where it stood: of ranks that wait for one another that
     tells which one kept the others. For as long as it lives it holds that file locked, so that its going is seen, whatever became of it.
     """
     request = load_json(Request, (directory / "request.json").read_bytes())
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    log = os.open(directory / f"log.{rank}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.close(log)
     stack = (directory / f"stack.{rank}").open("w")
     fcntl.lockf(stack, fcntl.LOCK_EX)  # this process's alone: one that it forks does not hold it too
     faulthandler.register(signal.SIGTERM, file=stack, all_threads=True, chain=True)

@@ -110,6 +110,7 @@ BODIES = {
 """,
     "second_rank_raises": """
     import os
+    print("here is rank", os.environ["RANK"], flush=True)
     if os.environ["RANK"] == "1":
         raise ArithmeticError("not on my rank")
 """

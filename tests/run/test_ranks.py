@@ -65,6 +65,9 @@ def test_a_rank_that_raises_is_failed_and_named(rows: dict[str, Result]) -> None
     assert row.reason is not None
     assert row.reason.startswith("rank 1: ")
     assert "not on my rank" in row.reason
+    first, second = row.log.split("[rank 1]\n")
+    assert first.startswith("[rank 0]\n")
+    assert ("here is rank 0" in first, "here is rank 1" in second) == (True, True)
 
 
 @pytest.mark.slow

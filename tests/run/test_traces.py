@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.errors import HarnessError
-from bench.run.traces import Phase, cost_measurements, read_phases, read_reply, spans, stored_log
+from bench.run.traces import Phase, cost_measurements, log_bytes, read_phases, read_reply, spans, stored_log
 from tests import factories
 
 
@@ -32,6 +32,18 @@ def test_a_long_log_keeps_its_head_and_its_tail_and_says_what_is_left_out(tmp_pa
     assert text.endswith("last\n")
     assert "bytes left out" in text
     assert len(text) < 66_000
+
+
+def test_logs_of_ranks_stand_one_after_the_other_each_with_its_own_head_and_tail(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("")
+    (tmp_path / "log.10").write_text("of the last\n")
+    (tmp_path / "log.2").write_text("first\n" + "middle\n" * 100_000 + "last\n")
+    text = stored_log(tmp_path)
+    assert text.startswith("[rank 2]\nfirst\n")
+    assert text.endswith("last\n[rank 10]\nof the last\n")
+    assert "bytes left out" in text
+    assert len(text) < 66_000
+    assert log_bytes(tmp_path) > 700_000
 
 
 def test_a_reply_of_another_form_is_our_own_fault(tmp_path: Path) -> None:
