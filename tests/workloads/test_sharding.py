@@ -96,6 +96,18 @@ def test_every_way_is_proved_by_its_state_and_so_is_every_other_slot(ranks: list
     assert unproved == {}
 
 
+def test_every_rank_says_what_is_shared_out_and_what_lies_whole(ranks: list[dict[str, Any]]) -> None:
+    told = {way: ranks[0][f"{way} bf16_master"]["facts"] for way in WAYS}
+    assert {way: facts["shared_out"] for way, facts in told.items() if facts["shared_out"]} == {
+        **dict.fromkeys(("fsdp2", "fsdp2_root_unit", "fsdp2_kept"), "weights, gradients, states"),  # the fp32 copy are the weights
+        "zero1": "gradients, masters, states",
+        "zero2": "gradients, masters, states",
+        "zero3": "weights, gradients, masters, states",
+    }
+    assert told["zero1"]["kept_whole"] == "weights"
+    assert told["ddp"]["kept_whole"] == "weights, gradients, masters, states"
+
+
 @pytest.mark.parametrize("way", ["zero0", "zero2", "zero3", "fsdp2"])
 def test_in_fp16_losses_are_scaled_until_nothing_overflows(ranks: list[dict[str, Any]], way: str) -> None:
     for rank in ranks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bench import stats
-from bench.metrics import METRICS
+from bench.metrics import COLLECTIVES, METRICS
 from bench.records import Result, Status
 from bench.report.drawing.figures import TITLES
 from bench.report.numbers import units
@@ -15,9 +15,10 @@ from bench.report.views.tables import Cell, Head, Table
 
 SCOPE = "rank:"
 COLUMNS = (
-    TIME, "exposed_communication_share", "communicated_bytes", "peak_bytes", "peak_total_bytes", "weight_bytes", "gradient_bytes",
-    "master_bytes", "state_bytes", "forward_peak_bytes", "backward_peak_bytes", "optimizer_peak_bytes", "host_resident_bytes",
-    "disk_bytes",
+    TIME, "exposed_communication_share", "communicated_bytes", *(f"{kind}_bytes" for kind in COLLECTIVES), "peak_bytes",
+    "peak_total_bytes", "weight_bytes", "gradient_bytes", "master_bytes", "state_bytes",
+    *(f"{phase}_peak{kind}_bytes" for phase in ("forward", "backward", "optimizer") for kind in ("", "_reserved")),
+    "host_resident_bytes", "host_pinned_bytes", "state_host_bytes", "disk_bytes",
 )  # fmt: skip
 """What decides, and what sharding spreads over ranks; each only where it was measured."""
 MOST_LINES = 64
@@ -35,7 +36,7 @@ def rank_table(section: Section, facet: Facet, row_ids: Mapping[tuple[str, str],
         at = _at(section, case)
         link = row_ids.get((case.case.key, case.arm))
         lines += [(f"{label}{at}", link, f"rank {rank}", own) for rank, own in ranks.items()]
-        uneven += _uneven(label, ranks)
+        uneven += [*_shared_out(label, case), *_uneven(label, ranks)]
     if not lines:
         return None
     shown = [name for name in COLUMNS if any(name in own for *_, own in lines)]
@@ -80,6 +81,15 @@ def rank_medians(case: CaseSummary, result: Result) -> dict[int, dict[str, float
         if number.isdecimal():
             found.setdefault(int(number), {})[measurement.metric] = stats.median(measurement.samples)
     return found
+
+
+def _shared_out(label: str, case: CaseSummary) -> list[str]:
+    """What of the model each rank has only a part of, where the rows say it."""
+    told = next((row.conditions for row in case.counted if "shared_out" in row.conditions), None)
+    if told is None:
+        return []
+    shared, whole = told["shared_out"] or "nothing", told.get("kept_whole") or "nothing"
+    return [f"{label}: shared out are {shared}; whole on each rank {whole}."]
 
 
 def _uneven(label: str, ranks: Mapping[int, Mapping[str, float]]) -> list[str]:

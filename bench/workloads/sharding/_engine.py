@@ -203,7 +203,7 @@ class Engine(Driver):
         self.close()
 
     def facts(self) -> dict[str, Scalar]:
-        """The settings that DeepSpeed came to, and how the loss's scale went."""
+        """The settings that DeepSpeed came to, what it shares out, and how the loss's scale went."""
         import deepspeed
 
         scales = {"loss_scale_history": json.dumps(self.update.scales)} if self.update.scales_dynamically else {}
@@ -211,6 +211,7 @@ class Engine(Driver):
             **scales,
             "deepspeed": deepspeed.__version__,
             **resolved(self.engine),
+            **self._promise.facts(),
             "deepspeed_optimizer": type(self.engine.optimizer).__name__,
             "shm_comm": bool(deepspeed.ops.__compatible_ops__.get("deepspeed_shm_comm", False)),
         }

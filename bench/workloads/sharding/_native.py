@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from bench.declare import Unsupported, torch_dtype
+from bench.records import Scalar
 from bench.workloads.precision import Numerics
 from bench.workloads.sharding import _group
 from bench.workloads.sharding._bytes import stored_bytes
@@ -73,6 +74,9 @@ class _Ranked(Driver):
 
     def findings(self) -> dict[str, float]:
         return findings_of(self._held(), [*self.update.masters, *self.update.optimizer.state.values()], self.parts.device)
+
+    def facts(self) -> dict[str, Scalar]:
+        return {**self.promise.facts()}
 
     def missing(self) -> str | None:
         return self.promise.broken_by(self._held())

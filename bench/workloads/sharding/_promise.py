@@ -18,7 +18,8 @@ from bench.workloads.precision import Numerics
 ADAMW_STATES = 2
 SLACK_BYTES = 4096
 """Alignment of flat buffers, counts of steps."""
-EVERYTHING = frozenset({"weights", "gradients", "masters", "states"})
+KINDS = ("weights", "gradients", "masters", "states")
+EVERYTHING = frozenset(KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,17 @@ class Promise:
         }[kind]
         return whole // self.ranks if kind in self.shared else whole
 
+    def facts(self) -> dict[str, str]:
+        """In words which of the four are shared out and which lie whole on each rank: `shared_out`, `kept_whole`."""
+        kinds = [kind for kind in KINDS if kind != "masters" or self.numerics.master]
+        return {
+            "shared_out": ", ".join(kind for kind in kinds if kind in self.shared),
+            "kept_whole": ", ".join(kind for kind in kinds if kind not in self.shared),
+        }
+
     def broken_by(self, held: Held) -> str | None:
         """The first of the four that is not as promised, in words."""
-        for kind in ("weights", "gradients", "masters", "states"):
+        for kind in KINDS:
             found = getattr(held, kind)
             if found is None or (kind == "states" and not self.plain_adamw):
                 continue

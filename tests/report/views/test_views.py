@@ -268,6 +268,24 @@ def test_each_rank_has_a_line_and_the_uneven_one_is_named() -> None:
     assert rank_table(alone, alone.facets[0], {}) is None
 
 
+def test_of_ranks_bytes_stand_by_collective_reserved_peaks_are_told_and_what_is_shared_out() -> None:
+    run, rows = ranks_run()
+    more = [
+        factories.measurement(name, (2.0**30,), scope=f"rank:{rank}")
+        for rank in range(4)
+        for name in ("host_pinned_bytes", "backward_peak_reserved_bytes", "reduce_scatter_bytes", "all_gather_bytes")
+    ]
+    told = {"shared_out": "gradients, states", "kept_whole": "weights"}
+    rows = [dataclasses.replace(row, measurements=(*row.measurements, *more), conditions=told) for row in rows]
+    section = _section((run, rows))
+    table = rank_table(section, section.facets[0], {})
+    assert table
+    assert table.words[0] == "optimizer=adamw_foreach: shared out are gradients, states; whole on each rank weights."
+    assert [head.text for head in table.heads] == [
+        "subject", "rank", "time per call", "all gather", "reduce scatter", "peak memory", "backward peak reserved", "host pinned",
+    ]  # fmt: skip
+
+
 # --- rows, trust, method -------------------------------------------------------------------------------------------------------
 
 
