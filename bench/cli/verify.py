@@ -13,6 +13,7 @@ from bench.errors import StoreError
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
+    from bench.report.recompute.embedded import Checked
     from bench.report.recompute.verify import Difference, Verification
 
 AGREES, DIFFERS, NOTHING_STATED = 0, 1, 3
@@ -38,13 +39,21 @@ def verify(page: Path, everything: bool, as_json: bool) -> int:
     not repeat (samples and how they are spread, order and duration of trials, logs, conditions, checks but the nearest, what proved a
     row, the course of memory over a step).
 
+    Of a page of `bench claims` each claim that has a number of ours is judged again: number, interval, verdict and reason. Of a page of
+    `bench compare` or `bench regress` each row: both sides, ratio with interval, and the verdict among all rows; of times that were
+    screened against earlier nights medians and ratio. What could not be held is counted.
+
     Exit code 0: all agree; 1: something differs; 2: no report of bench, or one that is damaged; 3: it states nothing.
     """
+    from bench.report.recompute.embedded import FINDINGS, VERDICTS, holds
     from bench.report.recompute.verify import verify_page
     from bench.store.page_data import NoPage, page_text
 
     try:
-        found = verify_page(page_text(page))
+        text = page_text(page)
+        if holds(text, FINDINGS) or holds(text, VERDICTS):
+            return _other(page, text, everything=everything, as_json=as_json)
+        found = verify_page(text)
     except NoPage as error:
         raise StoreError(f"{page}: {error}") from error
     except OSError as error:
@@ -55,6 +64,52 @@ def verify(page: Path, everything: bool, as_json: bool) -> int:
     else:
         say(plain(_text(page, found, everything=everything), lines=True))
     return code
+
+
+def _other(page: Path, text: str, *, everything: bool, as_json: bool) -> int:
+    """Verifies a page of claims or of a comparison. Raises NoPage."""
+    from bench.report.recompute.embedded import FINDINGS, holds
+
+    if holds(text, FINDINGS):
+        from bench.report.recompute.of_claims import verify_claims as check
+    else:
+        from bench.report.recompute.of_comparison import verify_comparison as check
+    found = check(text)
+    code = NOTHING_STATED if not found.stated else AGREES if found.agrees else DIFFERS
+    if as_json:
+        say_json(_other_data(found, code))
+    else:
+        say(plain(_other_text(page, found, everything=everything), lines=True))
+    return code
+
+
+def _other_text(page: Path, found: Checked, *, everything: bool) -> str:
+    lines = [f"{page}: {found.of}", *(f"  {found.agreed[what]} of {count} {what} agree" for what, count in found.stated.items())]
+    shown = found.differences if everything else found.differences[:SHOWN]
+    for what, where, *both in shown:
+        printed, computed = (shortened(one, WIDEST) for one in both)
+        lines.append(f"  differs ({what}): {where}: printed {printed!r}, recomputed {computed!r}")
+    if len(found.differences) > len(shown):
+        lines.append(f"  … and {len(found.differences) - len(shown)} more: --all names them")
+    lines += [f"  missing ({shortened(name, WIDEST)})" for name in (found.missing if everything else found.missing[:SHOWN])]
+    if not found.stated:
+        lines.append("  nothing to verify: no number of the page follows of its data")
+    elif found.agrees:
+        lines.append("  all of these follow from the medians inside the page")
+    lines.append(f"  not recomputed: {'; '.join(found.not_recomputed)}")
+    return "\n".join(lines)
+
+
+def _other_data(found: Checked, code: int) -> dict[str, Any]:
+    return {
+        "exit_code": code,
+        "of": found.of,
+        "stated": dict(found.stated),
+        "agreed": {what: found.agreed[what] for what in found.stated},
+        "differences": [dict(zip(("what", "where", "printed", "recomputed"), one, strict=True)) for one in found.differences],
+        "missing": list(found.missing),
+        "not_recomputed": list(found.not_recomputed),
+    }
 
 
 def _text(page: Path, found: Verification, *, everything: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bench.report.drawing.figures import Style
@@ -11,6 +11,8 @@ from bench.report.drawing.svg import INK, SERIES, plain_text
 
 LABEL_GAP = 0.062
 """Least distance of two names, as a share of the height of the axes."""
+BOTTOM, TOP = 0.02, 0.98
+"""Between which names stand, as shares of the height of the axes; more than fit there reach below."""
 LONGEST = 18
 
 
@@ -18,11 +20,9 @@ def call_out(axes: Any, marks: Mapping[str, tuple[float, float]], chosen: dict[s
     """Names the marks, given as label to (x, y), of a figure whose axes are both logarithmic and have their limits."""
     (left, right), (bottom, top) = (tuple(map(math.log, limits)) for limits in (axes.get_xlim(), axes.get_ylim()))
     ordered = sorted((((math.log(y) - bottom) / (top - bottom)), label, x) for label, (x, y) in marks.items())
-    heights = list(_placed([height for height, _, _ in ordered], LABEL_GAP))
-    over = max(0.0, heights[-1] - 0.98)
-    for (height, label, x), moved in zip(ordered, heights, strict=True):
+    heights = _placed([height for height, _, _ in ordered], LABEL_GAP)
+    for (height, label, x), at in zip(ordered, heights, strict=True):
         colour = SERIES.format(chosen[label].colour)
-        at = moved - over
         start = (math.log(x) - left) / (right - left)
         axes.plot(
             [start + 0.015, 1.025], [height, at], transform=axes.transAxes, color=colour, linewidth=0.6, alpha=0.6, clip_on=False
@@ -46,9 +46,12 @@ def cut(label: str, others: Iterable[str], longest: int) -> str:
     return f"~{label[1 - longest :]}" if alike else f"{begin}~"
 
 
-def _placed(wanted: Sequence[float], gap: float) -> Iterator[float]:
-    """Heights near `wanted` (ascending) that keep `gap` between neighbours."""
-    last = -math.inf
+def _placed(wanted: Sequence[float], gap: float) -> list[float]:
+    """Heights near `wanted` (ascending) that keep `gap` between neighbours: pushed up, and down again below what would stick out."""
+    placed: list[float] = []
     for height in wanted:
-        last = max(height, last + gap)
-        yield last
+        placed.append(max(height, placed[-1] + gap if placed else BOTTOM))
+    above = TOP + gap
+    for place in reversed(range(len(placed))):
+        above = placed[place] = min(placed[place], above - gap)
+    return placed

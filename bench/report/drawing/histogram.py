@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench import stats
 from bench.records import Status
+from bench.report.numbers.samples import taken
 from bench.report.numbers.summary import TIME, CaseSummary
 
 BINS = 24
@@ -25,7 +26,7 @@ def histogram(case: CaseSummary) -> str | None:
     samples = sorted(
         sample
         for result in case.counted
-        if result.status is Status.OK and (measured := result.measurement(TIME)) is not None
+        if result.status is Status.OK and (measured := result.measurement(TIME)) is not None and taken(measured).whole
         for sample in measured.samples
     )
     if len(samples) < FEWEST_SAMPLES:

@@ -177,6 +177,10 @@ def cycles_words(cycles: Spread) -> str:
     return f"{text} ± {spread * 50:.2f} %" if spread < 0.02 else f"{text} ± {units.percent(spread / 2)}"
 
 
+WIDEST_GROWTH = 1.0
+"""Between constant and linear, or linear and quadratic."""
+
+
 @dataclass(frozen=True, slots=True)
 class Exponent:
     """How one subject's metric grows with the swept axis."""
@@ -203,11 +207,16 @@ def facet_exponents(facet: Facet, swept: str | None) -> tuple[Exponent, ...]:
     return tuple(found for label in facet.labels for found in exponents(label, facet.row(label), swept, memory))
 
 
-def growth_lines(found: Sequence[Exponent], labels: Sequence[str], metric: str, swept: str | None) -> tuple[Growing, ...]:
-    """What grows how by `metric`, subjects of one exponent together: names, `peak ∝ seq_len`, `2.00 ± 0.01`."""
+def growth_lines(
+    found: Sequence[Exponent], labels: Sequence[str], metric: str, swept: str | None, widest: float = WIDEST_GROWTH
+) -> tuple[Growing, ...]:
+    """What grows how by `metric`, subjects of one exponent together: names, `peak ∝ seq_len`, `2.00 ± 0.01`.
+
+    Nothing of an exponent that is known to no better than ± `widest`: it could be that of anything.
+    """
     alike: dict[tuple[str, str], list[str]] = {}
     for exponent in found:
-        if exponent.metric == metric and exponent.label in labels:
+        if exponent.metric == metric and exponent.label in labels and exponent.growth.half_width <= widest:
             of = f"{'time' if metric == TIME else 'peak'}{' per sequence' if exponent.per_sequence else ''}"
             alike.setdefault((f"{of} ∝ {swept}", exponent.words), []).append(units.shorten(exponent.label, 40))
     return tuple((", ".join(names), what, words) for (what, words), names in alike.items())

@@ -14,7 +14,7 @@ from bench.judge.compare import Comparison
 from bench.judge.evidence import Evidence, TrialRow
 from bench.judge.history import FEWEST_FOR_STEPS
 from bench.judge.thresholds import RULES, SPEED, Manner
-from bench.judge.verdict import CANNOT_TELL, DID_NOT_RUN, Kind, Verdict, Word
+from bench.judge.verdict import CANNOT_TELL, DID_NOT_RUN, Kind, Ratio, Verdict, Word
 from bench.records import Case
 from bench.report.drawing.svg_marks import Forest, dots, forest_row, sparkline
 from bench.report.numbers.units import in_unit, metric_unit
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 MOST_ROWS = 300
 """Rows that are drawn; the others are counted."""
 SHORT_ID, SHORT_KEY = 13, 12
-_NEWS = (Word.WORSE, Word.MISSING, Word.AMBIGUOUS, Word.INSUFFICIENT, Word.BETTER, Word.INVALID)
+NEWS = (Word.WORSE, Word.MISSING, Word.AMBIGUOUS, Word.INSUFFICIENT, Word.BETTER, Word.INVALID)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One verdict, as it is drawn."""
 
+    place: int
+    """Among all verdicts of the comparison."""
     word: str
     name: str
     metric: str
@@ -86,9 +88,14 @@ def judged_page(
         alarm: lines on whom to ask about a row, its command last where it has one.
         words: added to commands, such as ` --db URL`.
     """
-    shown = [verdict for verdict in comparison.verdicts if _is_news(verdict)]
+    from bench.report.recompute.embedded import VERDICTS, element
+    from bench.report.recompute.of_comparison import comparison_data
+
+    places = [place for place, verdict in enumerate(comparison.verdicts) if _is_news(verdict)]
+    shown = [comparison.verdicts[place] for place in places]
     forest = Forest.of([verdict for verdict in shown if verdict.ratio is not None])
-    rows = [_row(verdict, comparison, name(verdict.series.case), forest) for verdict in shown[:MOST_ROWS]]
+    names = {place: name(verdict.series.case) for place, verdict in enumerate(comparison.verdicts)}
+    rows = [_row(place, comparison, names[place], forest) for place in places[:MOST_ROWS]]
     context = {
         "headline": headline,
         "why": why,
@@ -103,6 +110,7 @@ def judged_page(
         "todos": [_todo(verdict, comparison, name(verdict.series.case), alarm, words) for verdict in shown if _asks(verdict)],
         "unjudged": _unjudged(comparison, name),
         "version": __version__,
+        "island": element(VERDICTS, comparison_data(comparison, names, frozenset(places[:MOST_ROWS]))),
     }
     return _template().render(context)
 
@@ -119,7 +127,7 @@ def _template() -> Template:
 
 def _is_news(verdict: Verdict) -> bool:
     quiet = verdict.screening in ("clear", "learning") and verdict.word in (Word.AMBIGUOUS, Word.INSUFFICIENT)
-    return not quiet and (verdict.word in _NEWS or verdict.screening == "suspect")
+    return not quiet and (verdict.word in NEWS or verdict.screening == "suspect")
 
 
 def _asks(verdict: Verdict) -> bool:
@@ -131,25 +139,32 @@ def _values(values: Sequence[object]) -> str:
     return ", ".join(map(str, values)) or "not known"
 
 
-def _number(value: float | None, metric: str) -> str:
+def side_words(value: float | None, metric: str) -> str:
+    """The median of a side."""
     return "–" if value is None else in_unit(value, metric_unit(metric))
 
 
-def _row(verdict: Verdict, comparison: Comparison, name: str, forest: Forest) -> Row:
+def ratio_words(ratio: Ratio | None) -> tuple[str, str]:
+    """A ratio and its interval."""
+    interval = f"{ratio.interval.low:.3f}–{ratio.interval.high:.3f}" if ratio and ratio.interval else "–"
+    return f"{ratio.value:.3f}×" if ratio else "–", interval
+
+
+def _row(place: int, comparison: Comparison, name: str, forest: Forest) -> Row:
+    verdict = comparison.verdicts[place]
     metric, ratio = verdict.series.metric, verdict.ratio
     by_status = verdict.kind is Kind.STATUS
-    interval = f"{ratio.interval.low:.3f}–{ratio.interval.high:.3f}" if ratio and ratio.interval else "–"
     notes = (*((verdict.accepted,) if verdict.accepted else ()), *verdict.notes)
     sides = [_medians(evidence, verdict) for evidence in (comparison.first, comparison.second)]
     nights = [median(values) for values in _by_run(comparison, verdict)]
     return Row(
+        place,
         str(verdict.word),
         name,
         metric,
-        verdict.first.outcome if by_status else _number(verdict.first.median, metric),
-        verdict.second.outcome if by_status else _number(verdict.second.median, metric),
-        f"{ratio.value:.3f}×" if ratio else "–",
-        interval,
+        verdict.first.outcome if by_status else side_words(verdict.first.median, metric),
+        verdict.second.outcome if by_status else side_words(verdict.second.median, metric),
+        *ratio_words(ratio),
         f"{verdict.first.n}/{verdict.second.n}",
         "; ".join((verdict.reason, *notes)),
         forest_row(forest, verdict) if ratio else "",

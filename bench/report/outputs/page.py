@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 SHOWN_READINGS = 6
 SHOWN_ADVICE = 6
-FEW_ADVICE = 2
-"""So many sentences leave a column empty: what is doubtful stands below them and not beside."""
 WHY_CHARS = 160
 """Of a reason beside its command; a page with very many rows repeats below only what is longer."""
 
@@ -82,8 +80,7 @@ def _templates() -> Templates:
         TIME=TIME, PEAK=PEAK, TOTAL=TOTAL, SAVED=SAVED, finding_text=findings.value_text, patterns=pattern_definitions(),
         larger_error=findings.LARGER_ERROR, other_error=findings.OTHER_ERROR, least_other_error=findings.LEAST_OTHER_ERROR,
         dash_arrays=figures.DASH_ARRAYS, marker_paths=MARKER_PATHS,
-        shown_readings=SHOWN_READINGS, shown_advice=SHOWN_ADVICE, few_advice=FEW_ADVICE,
-        vs_symbols=SYMBOLS, with_trials=with_trials, why_chars=WHY_CHARS,
+        shown_readings=SHOWN_READINGS, shown_advice=SHOWN_ADVICE, vs_symbols=SYMBOLS, with_trials=with_trials, why_chars=WHY_CHARS,
         version=__version__, method_version=METHOD_VERSION, metrics=METRICS,
     )  # fmt: skip
     return made

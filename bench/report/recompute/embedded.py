@@ -1,4 +1,4 @@
-"""What pages of claims and of comparisons hold for `bench verify`: their numbers as packed JSON, and rows that say which of them they state."""
+"""What pages of claims and of comparisons hold for `bench verify`: their numbers as packed JSON, and marked rows that state them."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from bench.metrics import PEAK_CAUSES
 from bench.records import Cost, Environment, Json, Result, Run, canonical_json, dump
 from bench.report.numbers.findings import FINDINGS, other_numbers
 from bench.report.numbers.layout import sections
+from bench.report.numbers.samples import taken
 from bench.report.numbers.summary import CYCLES, KERNELS, PEAK, PHASES, SAVED, TIME, TOTAL, CaseSummary, belongs_to_canary, gpu_of
 from bench.report.numbers.units import shorten
 from bench.report.recompute.evidence import told_checks, told_conditions, told_number
@@ -209,7 +210,7 @@ def island(runs: Sequence[Run], cases: Sequence[CaseSummary], now: str, depth: D
             trial_rows.append(
                 [position, result.id, result.trial.index, result.trial.attempt, str(result.status),
                  None if result.reason is None else reasons.place(shorten(result.reason, LONGEST_REASON)),
-                 len(time.samples) if time else None, environment_places[known], result.method_version,
+                 taken(time).count if time else None, environment_places[known], result.method_version,
                  None if gpu is None else gpus.place(gpu), _busy_share(result),
                  _after(result.started_at, run), conditions.place(told_conditions(result)),
                  None if (told := told_checks(result.checks)) is None else checks.place(told),

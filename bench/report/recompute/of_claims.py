@@ -30,7 +30,9 @@ def claims_data(findings: Sequence[Finding], rows: Sequence[Row]) -> dict[str, J
         kept = [_with(row, by_id[row.result.id], finding.claim) for row in own]
         slim |= {row.result.id: row for row in kept}
         if _same(judge_claim(finding.claim, kept), finding):
-            told.append({"claim": finding.claim.model_dump(mode="json", exclude_defaults=True), "rows": [row.result.id for row in kept]})
+            told.append(
+                {"claim": finding.claim.model_dump(mode="json", exclude_defaults=True), "rows": [row.result.id for row in kept]}
+            )
     return {"claims": told, "rows": [dump(row) for row in slim.values()]}
 
 
@@ -41,9 +43,7 @@ def verify_claims(page: str) -> Checked:
     data = data_of(page, FINDINGS)
     try:
         rows = {row.result.id: row for row in (load(Row, one) for one in data["rows"])}
-        found = [
-            judge_claim(Claim.model_validate(one["claim"]), [rows[ident] for ident in one["rows"]]) for one in data["claims"]
-        ]
+        found = [judge_claim(Claim.model_validate(one["claim"]), [rows[ident] for ident in one["rows"]]) for one in data["claims"]]
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise NoPage(f"the data inside the page are no claims ({' '.join(str(error).split())[:200]})") from error
     return _held(found, stated_rows(page))
@@ -106,4 +106,3 @@ def _with(slim: Row, row: Row, claim: Claim) -> Row:
     found = [one for name in needed([claim]) if name not in there and (one := row.result.measurement(name)) is not None]
     added = tuple(Measurement(one.metric, one.unit, (median(one.samples),)) for one in found)
     return replace(slim, result=replace(slim.result, measurements=(*slim.result.measurements, *added)))
-

@@ -17,6 +17,7 @@ from bench.report.numbers import units
 from bench.report.numbers.findings import value_text
 from bench.report.numbers.summary import Spread, belongs_to_canary, spread
 from bench.report.recompute import stated
+from bench.report.recompute.former import today
 from bench.report.recompute.retold import Part, Retold, follows, retold
 from bench.report.recompute.stated import FACTS, KINDS, SAID, TRIAL
 from bench.report.recompute.statements import Statement
@@ -123,7 +124,7 @@ class Recomputed:
 
     def _hold_said(self, statement: Statement) -> Held:
         scope = self._scope(statement)
-        text = squeezed(statement.text)
+        text = squeezed(today(statement.text))
         for said in scope.said:
             if squeezed(said.text) == text:
                 self._said.add((statement.metric, text))

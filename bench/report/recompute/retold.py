@@ -5,6 +5,7 @@ Its data are turned into rows, and these go the way that measured rows go. Raise
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -86,11 +87,12 @@ def _exponents(section: Section) -> Iterator[tuple[CaseSummary, Mapping[str, tup
 
 
 def _of_panel(facet: Facet, swept: str | None) -> Mapping[str, tuple[str, ...]]:
+    # Also those that are known too badly to be told: pages of older versions tell them.
     exponents: dict[str, tuple[str, ...]] = {}
     found = facet_exponents(facet, swept)
     for metric in (TIME, facet.memory):
         for label in facet.labels:
-            for name, what, words in growth_lines(found, [label], metric, swept):
+            for name, what, words in growth_lines(found, [label], metric, swept, math.inf):
                 exponents[f"{what}{words}"] = (*exponents.get(f"{what}{words}", ()), name)
     return exponents
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bench import stats
 from bench.judge.rates import Rate
 from bench.metrics import METRICS
 from bench.plan.stored import PREDICTED
@@ -17,6 +16,7 @@ from bench.report.numbers.findings import FINDINGS
 from bench.report.numbers.layout import Section
 from bench.report.numbers.memory import CAUSES, EXPLAINED, explained, is_training_step
 from bench.report.numbers.rates import Utilisation, above_words, all_rates, clock_wandered, cycles_words, rate_words, utilisation
+from bench.report.numbers.samples import taken
 from bench.report.numbers.summary import CYCLES, KERNELS, SAVED, SET_ASIDE, SHOWS_SPEED, TIME, CaseSummary
 from bench.report.numbers.units import shorten
 
@@ -186,12 +186,13 @@ def nearness(check: Check) -> float:
 def _trial_line(summary: CaseSummary, result: Result, memory: str, aside: str | None) -> TrialLine:
     own = summary.trial_values.get(result.id, {})
     measured = result.measurement(TIME) if TIME in own else None
+    spread = taken(measured) if measured else None
     return TrialLine(
         result=result,
         time=own.get(TIME),
-        samples=len(measured.samples) if measured else None,
-        low=stats.quantile(measured.samples, 0.05) if measured else None,
-        high=stats.quantile(measured.samples, 0.95) if measured else None,
+        samples=spread.count if spread else None,
+        low=spread.low if spread else None,
+        high=spread.high if spread else None,
         peak=own.get(memory),
         aside=aside,
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
 from bench.report.drawing import figures
-from bench.report.drawing.callouts import cut
+from bench.report.drawing.callouts import BOTTOM, LABEL_GAP, TOP, _placed, cut
 from bench.report.drawing.dots import dots
 from bench.report.drawing.figures import spaced
 from bench.report.drawing.roofline import Roof, rooflines
@@ -154,3 +155,12 @@ def test_names_of_sizes_that_lie_close_together_are_thinned_out_and_the_largest_
     many = spaced([float(2**n) for n in range(20)])
     assert len(many) <= 10
     assert many[-1] == 2.0**19
+
+
+def test_names_beside_marks_keep_their_distance_and_stay_within_the_axes() -> None:
+    for wanted in ([0.0, 0.01, 0.5], [0.9, 0.95, 0.97, 0.99], [0.02, 0.97, 0.98, 0.99], [0.5]):
+        placed = _placed(wanted, LABEL_GAP)
+        assert all(after - before >= LABEL_GAP - 1e-9 for before, after in itertools.pairwise(placed))
+        assert placed[0] >= BOTTOM
+        assert placed[-1] <= TOP
+    assert _placed([0.1, 0.98, 0.99], LABEL_GAP)[0] == 0.1

@@ -21,8 +21,8 @@ from tests.report.chromium import NOW, Pages, opened, sample
 NAMES = ("crossing", "gpu", "formats", "ladder", "compat", "search", "hostile", "two")
 HAN = re.compile("[\u4e00-\u9fff]")
 _HEADING = re.compile(
-    r"<(h[1-4]|summary|caption|figcaption|th scope=\"?col\"?|p class=\"?head\"?|dt)(?= |>)[^>]*>(.*?)"
-    r"(?=</?(?:h[1-4]|summary|caption|figcaption|th|p|dt|dd|tr|thead)\b)",
+    r"<(li|h[1-4]|summary|caption|figcaption|th scope=\"?col\"?|p class=\"?head\"?|dt)(?= |>)[^>]*>(.*?)"
+    r"(?=</?(?:li|ul|ol|h[1-4]|summary|caption|figcaption|th|p|dt|dd|tr|thead)\b)",
     re.S,
 )
 _ROWS = re.compile(r"<tbody id=.*?</table>(?=</div>\s*</section>)", re.S)
@@ -40,7 +40,7 @@ def texts(page: str) -> list[str]:
 
 
 def headings(page: str) -> Iterator[str]:
-    """Headings of sections, folds, tables and figures, and the names of lists, less rows and lists of facts."""
+    """Headings of sections, folds, tables and figures, lines of lists and the names in them, less rows and lists of facts."""
     page = _ROWS.sub("", page)
     page = re.sub(
         r"<dl class=\"?long.*?</dl>|<p class=\"?head\"?>[^<]*</p><dl.*?</dl>|<section class=\"?reaches.*?</section>",
@@ -116,6 +116,7 @@ def test_chromium_shows_the_page_as_chinese_and_its_rows_as_english(
     with opened(browser, path, viewport={"width": 390, "height": 900}) as found:
         page = found.page
         assert page.evaluate("document.documentElement.lang") == "zh-Hant-TW"
+        assert page.title() == page.locator("h1").inner_text()
         assert page.locator(".answers h3").first.inner_text() == "該用什麼"
         assert page.locator("h2", has_text="如何閱讀本報告").is_visible()
         assert page.locator("table.all > tbody").first.get_attribute("lang") == "en"

@@ -256,3 +256,8 @@ def test_every_rate_can_be_computed_again_from_the_data_inside_the_page() -> Non
     product = next(i for i, case in enumerate(cases) if "matmul" in data["subjects"][case["subject"]])
     flops, _, _ = data["works"][cases[product]["work"]]
     assert flops / trials[next(i for i, t in enumerate(trials) if t["case"] == product)][TIME] == pytest.approx(700e12)
+
+
+def test_an_exponent_that_could_be_any_is_not_told() -> None:
+    found = [Exponent("known", TIME, Growth(1.0, 0.9, 3)), Exponent("not known", TIME, Growth(0.5, 2.4, 3))]
+    assert [names for names, _, _ in growth_lines(found, ["known", "not known"], TIME, "tokens")] == ["known"]

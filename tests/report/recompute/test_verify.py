@@ -12,13 +12,15 @@ import pytest
 from bench.records import Check, Result, Run, Status
 from bench.report import render_page
 from bench.report.numbers.findings import TOLERANCE_WORDS
+from bench.report.recompute.former import FORMER
 from bench.report.recompute.statements import MAX_DEPTH, Statement, statements
 from bench.report.recompute.verify import verify_page
-from bench.store.page_data import BEGINNING, NoPage, read_page_data
+from bench.store.page_data import BEGINNING, PACKED_BEGINNING, NoPage, data_text, read_page_data
 from tests import factories
 from tests.report.chromium import sample
 from tests.report.gpu_sample import gpu_run
 from tests.report.hostile import hostile
+from tests.report.sample import everything
 from tests.report.step_sample import quantized_run, step_run
 from tests.report.views_sample import crossing_run
 
@@ -56,6 +58,26 @@ def test_what_to_use_is_held_word_for_word(old: str, new: str) -> None:
     (difference,) = found.differences
     assert difference.what == "sentences"
     assert "Use flex, 1.43× faster than sdpa_flash" in difference.computed
+
+
+def test_a_page_whose_sentences_were_written_in_former_words_agrees_and_every_former_one_is_still_said() -> None:
+    runs, results = everything(trials=1)
+    page = render_page(runs, results, now=NOW, light=True)
+    for old, now in FORMER.items():
+        assert now in page
+        page = page.replace(now, old)
+    assert verify_page(page).agrees
+
+
+def test_a_light_page_agrees_packed_and_as_older_versions_wrote_it() -> None:
+    run, results = crossing_run()
+    page = render_page([run], results, now=NOW, light=True)
+    assert PACKED_BEGINNING in page
+    assert verify_page(page).agrees
+    before, _, rest = page.partition(PACKED_BEGINNING)
+    plain = f"{before}{BEGINNING}{data_text(page)}</script>{rest.partition('</script>')[2]}"
+    assert verify_page(plain).agrees
+    assert not verify_page(plain.replace("× faster than", "× slower than", 1)).agrees
 
 
 @pytest.mark.parametrize("everybody", [True, False])

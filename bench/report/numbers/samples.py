@@ -1,0 +1,36 @@
+"""How many samples a measurement had and how they were spread, also where a median alone is left of them, with a note of how many."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bench import stats
+from bench.records import Measurement
+
+_LEFT = re.compile(r"\bthe median of (\d+)\b")
+_QUANTILES = re.compile(r", 5 % ([\d.e+-]+), 95 % ([\d.e+-]+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What was sampled. `low` and `high` are the 5th and 95th percentile; None where a note does not tell them."""
+
+    count: int
+    low: float | None
+    high: float | None
+    whole: bool
+    """Whether the samples themselves are there."""
+
+
+def taken(measurement: Measurement) -> Taken:
+    """Of the samples, or of the note that stands in their place: `bench db gc` writes one (`bench/store/thinning.py`), and who imports a row."""
+    note = measurement.note or ""
+    left = _LEFT.search(note)
+    if left is None:
+        samples = measurement.samples
+        return Taken(len(samples), stats.quantile(samples, 0.05), stats.quantile(samples, 0.95), whole=True)
+    told = _QUANTILES.search(note)
+    if told is None:
+        return Taken(int(left[1]), None, None, whole=False)
+    return Taken(int(left[1]), float(told[1]), float(told[2]), whole=False)
