@@ -19,7 +19,7 @@ def language_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def speak(context: click.Context, _: click.Parameter, name: str) -> None:
         if name != "en":
-            context.with_resource(speaking(language(name)))
+            context.with_resource(speaking(language(name, plan=context.command.name == "plan")))
 
     return click.option(
         "--lang",

@@ -1,10 +1,10 @@
 """Messages of a language, and finished English text turned into it and back.
 
 Modules that compute sentences know of no language. A message of the catalogue is an English text with named placeholders, and what it is
-called in the other language with the same ones; it is matched against text that is finished. `{x}` stands for any words, `{x:number}` for
-a number with its unit or an interval, `{x:ratio}` for a ratio, `{x:label}` for words
-without commas or brackets, `{x:said}` for something that is a message itself. A text that no message is of is cut at the joints
-of sentences, and every piece has to be a message or a value.
+called in the other language with the same ones; it is matched against text that is finished. `{x}` stands for any words, `{x:label}` for
+words without commas or brackets, `{x:number}` for a number with its unit or an interval, `{x:ratio}` for a ratio, and `{x:said}` for
+something that is said in the other language itself. A text that no message is of is cut at the joints of sentences, and every piece has to
+be a message or a value.
 
 Whatever is turned is read back at once, and stays English where that does not give the same text. So a page in another language loses
 nothing, and `bench verify` can hold it against its data.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 LANGUAGES: Mapping[str, str] = {"zh-TW": "zh-Hant-TW"}
 """What users say, to the tag that HTML has for it."""
@@ -24,31 +24,42 @@ _UNIT = r"(?:×|%|s|ms|µs|ns|B|KiB|MiB|GiB|TiB|GB|TB|J|nat|[kMGT]?(?:FLOP|B|tok
 _KINDS: Mapping[str | None, str] = {
     None: r"(?:(?!; |；|\. |。 ).)+?",
     "said": r".+?",
-    "label": r"[^,;()，；（）]+?",
+    "label": r"[^,;()–，；（）]+?",
     "ratio": r"(?:> )?[\d.]+×(?: \([\d.]+–[\d.]+\))?",
     "number": rf"(?:[<>] )?[-+−]?\d[^\s,;:()，；：（）]*(?: {_UNIT}(?![A-Za-z]))?(?: \([\d.e+-]+–[\d.e+-]+(?: {_UNIT})?\))?",
 }
 _VALUE = re.compile(rf"\S*|(?:[\w .+*=-]+ )?{_KINDS['number']}")
 """What may stand between messages untranslated: one word, or a name with its number."""
 _NESTED = 6
+"""Messages within messages; with the next two what a page of others may cost who reads it back."""
 _MOST_PIECES = 24
-_LONGEST = 2000
+_LONGEST_CHARS = 2000
 
 
 class CatalogueError(ValueError):
     """A catalogue that does not fit together; says which message."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Rule:
     """One message, from one language to the other."""
 
-    pattern: re.Pattern[str]
+    source: str
+    kinds: Mapping[str, str | None]
     literal: str
     """The longest piece that always stands there: looked for first, since it is quick."""
     weight: int
     template: str
-    nested: frozenset[str]
+    nested: tuple[str, ...]
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Compiled when it is first needed: a page needs few of the messages."""
+        made, at = "", 0
+        for found in _PLACEHOLDER.finditer(self.source):
+            made += f"{re.escape(self.source[at : found.start()])}(?P<{found[1]}>{_KINDS[self.kinds[found[1]]]})"
+            at = found.end()
+        return re.compile(made + re.escape(self.source[at:]), re.DOTALL)
 
 
 def placeholders(message: str) -> dict[str, str | None]:
@@ -67,15 +78,9 @@ def literals(message: str) -> list[str]:
 
 
 def _rule(source: str, target: str, kinds: Mapping[str, str | None]) -> _Rule:
-    pattern, at = "", 0
-    for found in _PLACEHOLDER.finditer(source):
-        pattern += f"{re.escape(source[at : found.start()])}(?P<{found[1]}>{_KINDS[kinds[found[1]]]})"
-        at = found.end()
-    pattern += re.escape(source[at:])
     fixed = literals(source)
-    nested = frozenset(name for name, kind in kinds.items() if kind == "said")
-    template = _PLACEHOLDER.sub(r"{\1}", target)
-    return _Rule(re.compile(pattern, re.DOTALL), max(fixed, key=len), sum(map(len, fixed)), template, nested)
+    nested = tuple(name for name, kind in kinds.items() if kind == "said")
+    return _Rule(source, kinds, max(fixed, key=len), sum(map(len, fixed)), _PLACEHOLDER.sub(r"{\1}", target), nested)
 
 
 class _Turn:
@@ -93,17 +98,18 @@ class _Turn:
     def turned(self, text: str, depth: int = 0) -> str | None:
         """The text in the other language; None where no message is of it."""
         if text not in self._known:
-            self._known[text] = None if depth > _NESTED or len(text) > _LONGEST else self._found(text, depth)
+            self._known[text] = None if depth > _NESTED or len(text) > _LONGEST_CHARS else self._found(text, depth)
         return self._known[text]
 
     def _found(self, text: str, depth: int) -> str | None:
-        message = self._message(text, depth)
-        return self._pieces(text, depth) if message is None else message
+        rules = [rule for rule in self._rules if rule.literal in text]
+        message = self._message(text, depth, rules)
+        return self._pieces(text, depth, rules) if message is None else message
 
-    def _message(self, text: str, depth: int) -> str | None:
+    def _message(self, text: str, depth: int, rules: Sequence[_Rule]) -> str | None:
         if text in self._whole:
             return self._whole[text]
-        for rule in self._rules:
+        for rule in rules:
             if rule.literal in text and (match := rule.pattern.fullmatch(text)) is not None:
                 values = match.groupdict()
                 for name in rule.nested:
@@ -116,7 +122,7 @@ class _Turn:
         found = self.turned(text, depth)
         return text if found is None and _VALUE.fullmatch(text) else found
 
-    def _pieces(self, text: str, depth: int) -> str | None:
+    def _pieces(self, text: str, depth: int, rules: Sequence[_Rule]) -> str | None:
         """The longest messages from the left; None where a piece is neither message nor value, or none is a message."""
         parts = self._cut.split(text)
         if not 1 < len(parts) <= 2 * _MOST_PIECES:
@@ -124,8 +130,7 @@ class _Turn:
         said, at, messages = "", 0, 0
         while at < len(parts):
             for end in range(len(parts) if parts[at] else at, at, -2):
-                piece = "".join(parts[at:end])
-                found = self._message(piece, depth) if end - at < len(parts) else None
+                found = self._message("".join(parts[at:end]), depth, rules) if end - at < len(parts) else None
                 if found is not None:
                     messages += 1
                     break
@@ -187,16 +192,14 @@ def _plain(message: str) -> str:
 
 
 @cache
-def language(name: str) -> Language:
-    """The language that users call so. Raises KeyError for one that is not in `LANGUAGES`."""
+def language(name: str, *, plan: bool = False) -> Language:
+    """The language that users call so, with what is said on pages, or in a plan. Raises KeyError for one that is not in `LANGUAGES`."""
     # Imported here, since every command imports the words of the terminal, and few need a catalogue.
     import tomllib
     from importlib.resources import files
 
     LANGUAGES[name]
     found = tomllib.loads((files("bench.lang") / f"{name.replace('-', '_')}.toml").read_text(encoding="utf-8"))
-    messages: dict[str, str] = {}
-    for part, said in found.items():
-        if part not in ("joints", "controls"):
-            messages |= said
+    apart = {"joints", "controls", *(() if plan else ("plan",))}
+    messages = {english: own for part, said in found.items() if part not in apart for english, own in said.items()}
     return Language(name, messages, found["joints"], found["controls"])

@@ -21,9 +21,13 @@ _BEGINNING_CHARS = 200
 """Within so many characters a page says its language."""
 _ROW = re.compile(r"<tbody id=[^>]*>")
 """The two lines of a row and all its evidence: they stay English, and say so."""
+_TITLE = re.compile(r"(<title>)([^<]*)(</title>)")
 _STYLE_END = "</style>"
-_STYLE = ":lang({tag}) thead th{{word-break:keep-all;overflow-wrap:normal}}"
-"""Where words have no spaces between, a narrow column would hold one character a line."""
+_STYLE = (
+    ":lang({tag}) thead th{{word-break:keep-all;overflow-wrap:normal}}"
+    ":lang({tag}) .statuses>div{{grid-template-columns:13rem minmax(0,1fr)}}"
+)
+"""Where words have no spaces between, a narrow column would hold one character a line; statuses have a gloss beside."""
 
 
 def page_in(text: str, to: Language) -> str:
@@ -39,11 +43,11 @@ def page_in(text: str, to: Language) -> str:
             made.append(_LABEL.sub(lambda found: f"{found[1]}{_turned(found[2], to.said)}{found[3]}", part))
         else:
             made.append(part)
-    *before, script = "".join(made).rpartition("<script>")
-    styled = "".join((before[0], _words(to) if before[1] else "", before[1], script)).replace(
-        _STYLE_END, _STYLE.format(tag=to.tag) + _STYLE_END, 1
-    )
-    return _LANGUAGE.sub(rf'\g<1>"{to.tag}"\g<3>', styled, count=1)
+    titled = _TITLE.sub(lambda found: f"{found[1]}{_turned(found[2], to.said)}{found[3]}", "".join(made), count=1)
+    head, tag, script = titled.rpartition("<script>")
+    page = f"{head}{_words(to) if tag else ''}{tag}{script}"
+    page = page.replace(_STYLE_END, f"{_STYLE.format(tag=to.tag)}{_STYLE_END}", 1)
+    return _LANGUAGE.sub(rf'\g<1>"{to.tag}"\g<3>', page, count=1)
 
 
 def _words(own: Language) -> str:

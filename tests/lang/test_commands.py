@@ -11,7 +11,6 @@ from click.testing import CliRunner, Result
 
 from bench.cli import cli
 from bench.cli.terminal import width
-from bench.lang.fonts import FAMILIES
 from bench.store import Store
 from tests.report.chromium import sample
 
@@ -24,15 +23,6 @@ def bench(*arguments: object) -> Result:
     if result.exception is not None:
         raise result.exception
     return result
-
-
-@pytest.fixture
-def no_font(monkeypatch: pytest.MonkeyPatch) -> None:
-    from matplotlib import font_manager
-
-    there = [font for font in font_manager.fontManager.ttflist if font.name not in FAMILIES["zh-TW"]]
-    monkeypatch.setattr(font_manager.fontManager, "ttflist", there)
-    monkeypatch.setattr(font_manager, "findSystemFonts", list)
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +66,15 @@ def test_without_a_font_a_plans_figure_is_in_english_and_says_so(no_font: None, 
     assert "峰值" in result.stdout
 
 
+def test_where_a_font_has_the_characters_a_plans_figure_is_in_chinese(one_font: Path, tmp_path: Path) -> None:
+    # A character that no font had would be a warning, which is an error in the tests.
+    result = bench(*PLAN, "--lang", "zh-TW", "--figure", tmp_path / "plan.svg")
+    assert "以英文" not in result.stderr
+    drawn = (tmp_path / "plan.svg").read_text()
+    assert "預測的已配置記憶體峰值（GiB）" in drawn
+    assert "最佳化器狀態" in drawn
+
+
 def test_a_report_in_chinese_is_verified_like_any_other(no_font: None, database: Path, tmp_path: Path) -> None:
     page, figures = tmp_path / "page.html", tmp_path / "figures"
     said = bench("report", "--db", database, "--lang", "zh-TW", "--figures", figures, "-o", page)
@@ -83,6 +82,15 @@ def test_a_report_in_chinese_is_verified_like_any_other(no_font: None, database:
     assert not any(HAN.search(path.read_text()) for path in figures.rglob("*.svg"))
     assert '<html lang="zh-Hant-TW">' in page.read_text()
     assert bench("verify", page).return_value == 0
+
+
+def test_with_a_font_the_figures_of_a_report_are_in_chinese(one_font: Path, database: Path, tmp_path: Path) -> None:
+    said = bench("report", "--db", database, "--lang", "zh-TW", "--figures", tmp_path / "figures", "-o", tmp_path / "page.html")
+    assert "figures" in said.stderr
+    assert "以英文" not in said.stderr
+    drawn = "".join(path.read_text() for path in (tmp_path / "figures").rglob("*.svg"))
+    assert "每次呼叫時間（橫軸 seq_len）" in drawn
+    assert "序列長度" in drawn
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "markdown", "eml"])

@@ -22,12 +22,12 @@ FEW = 4
 
 @pytest.fixture(scope="module")
 def chinese() -> Language:
-    return language("zh-TW")
+    return language("zh-TW", plan=True)
 
 
 def test_every_language_has_a_catalogue_that_fits_together() -> None:
     for name in LANGUAGES:
-        assert len(language(name).messages) > 100
+        assert len(language(name, plan=True).messages) > len(language(name).messages) > 100
 
 
 @pytest.mark.parametrize(
@@ -125,6 +125,11 @@ def test_a_sentence_of_several_messages_is_said_as_a_whole(chinese: Language, en
 @pytest.mark.parametrize("text", ["", "flash_attn4", "Which colour is best?", "lower is better, as we all know", "越低越好"])
 def test_what_no_message_is_of_stays_as_it_is(chinese: Language, text: str) -> None:
     assert chinese.said(text) == text
+
+
+def test_what_a_plan_says_may_be_somebodys_name_on_a_page(chinese: Language) -> None:
+    assert chinese.said("fused") != "fused"
+    assert language("zh-TW").said("fused") == "fused"
 
 
 def test_what_could_not_be_read_back_stays_english() -> None:

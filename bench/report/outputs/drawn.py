@@ -108,8 +108,9 @@ def _complete(figure: Any, label: str) -> None:
 
     from bench.lang.fonts import families
 
+    fonts = families()
     for text in figure.findobj(Text) if spoken() is not None else ():
-        text.set(text=said(text.get_text()), fontfamily=families())
+        text.set(text=said(text.get_text()), fontfamily=fonts)
     for artist in figure.findobj():
         _recolour(artist)
         box = artist.get_bbox_patch() if hasattr(artist, "get_bbox_patch") else None
@@ -121,15 +122,18 @@ def _complete(figure: Any, label: str) -> None:
     top = 1 + 0.08 / high
     if handles:
         legend = figure.legend(
-            handles, names, loc="lower left", bbox_to_anchor=(0.0, top), ncols=_LEGEND_COLUMNS, frameon=False, borderaxespad=0,
-            labelcolor=light_colours()["ink"], handlelength=3.2,
+            handles, [said(name) for name in names], loc="lower left", bbox_to_anchor=(0.0, top), ncols=_LEGEND_COLUMNS,
+            frameon=False, borderaxespad=0, labelcolor=light_colours()["ink"], handlelength=3.2,
         )  # fmt: skip
         for text in legend.get_texts():
-            text.set_parse_math(False)
+            text.set(parse_math=False, fontfamily=fonts)
         top += (0.19 * -(-len(names) // _LEGEND_COLUMNS) + 0.1) / high
     title = plain_text(label.partition(":")[0])
-    title = said(title) if spoken() else title[:1].upper() + title[1:]
-    figure.text(0.0, top, title, fontfamily=families(), color=light_colours()["ink"], weight="bold", parse_math=False, va="bottom")
+    own = said(title)
+    figure.text(
+        0.0, top, own if own != title else title[:1].upper() + title[1:], color=light_colours()["ink"],
+        weight="bold" if spoken() is None else "normal", fontfamily=fonts, parse_math=False, va="bottom",
+    )  # fmt: skip
 
 
 def _written(figure: Any) -> tuple[str, bytes]:
