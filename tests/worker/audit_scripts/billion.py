@@ -1,12 +1,13 @@
 """A decoder of a billion random weights on a GPU, trained in the ways that people ask about.
 
 python billion.py WAY, one of `WAYS`. `--block N` prints what each N steps took, with one wait for the GPU; `--after FILE` trains once that
-file is there.
+file is there. Under torchrun `--share` says what ranks share: gradients (`ddp`) or all (`fsdp`).
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 
@@ -21,7 +22,11 @@ parser.add_argument("--batch", type=int, default=2)
 parser.add_argument("--steps", type=int, default=40)
 parser.add_argument("--block", type=int, default=0)
 parser.add_argument("--after", type=Path)
+parser.add_argument("--share", choices=["ddp", "fsdp"])
 given = parser.parse_args()
+if given.share:
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    torch.distributed.init_process_group("nccl")
 way = given.way
 torch.manual_seed(0)
 config = LlamaConfig(
@@ -61,6 +66,14 @@ if way == "qlora":
         model = LlamaForCausalLM.from_pretrained(folder, quantization_config=quantization, dtype=torch.bfloat16, device_map={"": 0})
     model = get_peft_model(model, LoraConfig(r=16, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"]))
 model.train()
+if given.share == "ddp":
+    model = torch.nn.parallel.DistributedDataParallel(model)
+elif given.share == "fsdp":
+    from torch.distributed.fsdp import fully_shard
+
+    for layer in model.model.layers:
+        fully_shard(layer)
+    fully_shard(model)
 learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
 if way in ("adam8bit", "all"):
     import bitsandbytes
