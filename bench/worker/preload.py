@@ -1,21 +1,26 @@
 """Which trials get a branch of the fork server: learned from what earlier ones of their kind imported.
 
-A trial leaves word of the import statements that it ran. The next of its kind, same subject and same family of models, is forked from a
-branch that has run them (`branch.py`). A kind that nobody has seen yet has at least what its workload says all its trials import.
+A trial leaves word of the import statements that it ran. The next that requires the same packages, with the same family of models, is
+forked from a branch that has run them (`branch.py`), and imports for itself what little its own subject needs besides. A kind that nobody
+has seen yet has at least what its workload says all its trials import.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import socket
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from bench.declare import Implementation
 from bench.records import Case, Request
 from bench.worker.branch import Branch, Statement, open_branch
 from bench.worker.cuda_answers import Properties, read_properties
-from bench.worker.subject import IMPORTS_FILE, built_in_imports
+from bench.worker.subject import IMPORTS_FILE, SHAREABLE, built_in_imports
 
 FEWEST = 2
 """Trials with the same imports, this one among them, from which on they have a branch: it imports once, as this one would have."""
@@ -24,17 +29,32 @@ WORTH_S = 0.2
 MOST = 6
 """Branches at a time, each a few hundred megabytes; the one that was longest not used makes room."""
 
-Kind = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]]
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What decides which imports trials have in common."""
+
+    modules: tuple[str, ...]
+    """That all trials of the workload import, by its word."""
+    packages: tuple[str, ...]
+    """In the order of their names, that the subject requires and that may be shared."""
+
+    @property
+    def at_least(self) -> tuple[Statement, ...]:
+        """What is known before any trial has told: stands for all that such trials import of the same packages."""
+        return tuple((module, ()) for module in self.modules)
 
 
 def kind_of(case: Case) -> Kind:
-    """Cases of one kind import the same."""
-    return case.workload, tuple(sorted(case.subject.items())), built_in_imports(case)
+    """Of built-in workloads and implementations; of others nothing is imported before its trial."""
+    required = {package for slot, name in case.subject.items() for package in _packages(slot, name)}
+    return Kind(built_in_imports(case), tuple(sorted(required & set(SHAREABLE))))
 
 
-def _at_least(kind: Kind) -> tuple[Statement, ...]:
-    """What the workload says, which stands for all that such trials import of the same packages."""
-    return tuple((module, ()) for module in kind[2])
+def _packages(slot: str, name: str) -> Iterator[str]:
+    implementation = getattr(sys.modules.get(f"bench.workloads.{slot}.{name}"), name, None)
+    if isinstance(implementation, Implementation):
+        yield from (re.split(r"[^\w-]", requirement, maxsplit=1)[0].replace("-", "_") for requirement in implementation.requires)
 
 
 class Branches:
@@ -58,10 +78,9 @@ class Branches:
     def offer(self, request: Request) -> Branch | None:
         """The branch for a trial that is about to be forked; None where it imports for itself, or nothing."""
         kind = kind_of(request.case)
-        at_least = _at_least(kind)
-        wanted = self._known.get(kind, at_least)
+        wanted = self._known.get(kind, kind.at_least)
         if wanted in self.refused:
-            wanted = at_least
+            wanted = kind.at_least
         if not wanted or wanted in self.refused:
             return None
         self._asked[wanted] = self._asked.get(wanted, 0) + 1
@@ -77,10 +96,14 @@ class Branches:
             return
         with suppress(OSError):
             word = json.loads((directory / IMPORTS_FILE).read_text())
-            told = {name.partition(".")[0] for name in kind[2]}
-            further = tuple((name, tuple(wanted)) for name, wanted in word["statements"] if name.partition(".")[0] not in told)
-            self._known[kind] = _at_least(kind)
-            if further and word["seconds"] >= WORTH_S:
+            told = {module.partition(".")[0] for module in kind.modules}
+            further = tuple(
+                (name, tuple(wanted)) for name, wanted in word["statements"] if name.partition(".")[0] in set(kind.packages) - told
+            )
+            if not further:
+                return  # it ended before it came to them
+            self._known[kind] = kind.at_least
+            if word["seconds"] >= WORTH_S:
                 self._known[kind] += further
                 self._asked[self._known[kind]] = self._asked.get(self._known[kind], 0) + 1
 

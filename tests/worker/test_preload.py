@@ -18,9 +18,10 @@ from bench.processes import look_up
 from bench.records import Pass, Protocol, Request, canonical_json, dump
 from bench.run.forkserver import ForkServer, server_environment
 from bench.worker.branch import Branch, open_branch
-from bench.worker.preload import MOST, Branches
-from bench.worker.subject import IMPORTS_FILE, built_in_imports
+from bench.worker.preload import Branches
+from bench.worker.subject import IMPORTS_FILE, built_in_imports, import_declarations
 from tests import factories
+from tests.worker.trials import rms_norm
 from tests.workloads.linear_cases import linear
 from tests.workloads.training import training
 
@@ -129,6 +130,7 @@ class Opened:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
+    import_declarations()  # as the server has
     made = Opened("liger_kernel.ops.rope")
     monkeypatch.setattr("bench.worker.preload.open_branch", made)
     yield made
@@ -148,18 +150,18 @@ def told(folder: Path, seconds: float, *names: str) -> Path:
 LLAMA = "transformers.models.llama.modeling_llama"
 
 
-def test_the_second_trial_of_a_kind_has_a_branch_of_what_the_first_one_imported(tmp_path: Path, opened: Opened) -> None:
+def test_the_second_trial_that_requires_the_same_packages_has_a_branch(tmp_path: Path, opened: Opened) -> None:
     branches = Branches(fit, waits)
-    layer, rival = (request(linear(name)) for name in ("nf4_bnb", "plain"))
+    layer, other, rival = (request(linear(name)) for name in ("nf4_bnb", "int8_bnb", "plain"))
     for one in (layer, rival):
         assert branches.offer(one) is None
-    branches.learn(layer, told(tmp_path, 3.0, "bitsandbytes.nn"))
+    branches.learn(layer, told(tmp_path, 3.0, "bitsandbytes.nn", "torchao.quantization"))
     branches.learn(rival, told(tmp_path, 0.0))
-    branch = branches.offer(layer)
+    branch = branches.offer(other)
     assert branch is not None
     assert branches.offer(layer) is branch
     assert branches.offer(rival) is None, "a rival's trial has nothing to do with it"
-    assert opened.asked == [("bitsandbytes.nn",)]
+    assert opened.asked == [("bitsandbytes.nn",)], "and what else was imported is not what they require"
 
 
 def test_little_is_left_to_the_trials(tmp_path: Path, opened: Opened) -> None:
@@ -169,11 +171,25 @@ def test_little_is_left_to_the_trials(tmp_path: Path, opened: Opened) -> None:
     assert [branches.offer(layer) for _ in range(3)] == [None] * 3
 
 
-def test_a_kind_that_nobody_has_seen_has_what_all_steps_of_its_family_import(tmp_path: Path, opened: Opened) -> None:
+def test_a_trial_that_ended_too_early_teaches_nothing(tmp_path: Path, opened: Opened) -> None:
+    branches = Branches(fit, waits)
+    layer = request(linear("nf4_bnb"))
+    branches.learn(layer, told(tmp_path, 0.0))
+    branches.learn(layer, told(tmp_path, 3.0, "bitsandbytes.nn"))
+    assert branches.offer(layer) is not None
+
+
+def test_steps_of_a_family_share_its_import_before_any_has_told_and_liger_makes_another_kind(
+    tmp_path: Path, opened: Opened
+) -> None:
     branches = Branches(fit, waits)
     assert branches.offer(request(training())) is None
     assert branches.offer(request(training(fills={"optimizer": "sgd"}))) is not None
-    assert opened.asked == [(LLAMA,)]
+    liger = request(training(fills={"swiglu": "liger"}))
+    assert branches.offer(liger) is not None
+    branches.learn(liger, told(tmp_path, 1.0, "transformers", LLAMA, "liger_kernel.ops.swiglu"))
+    branches.offer(liger)
+    assert opened.asked == [(LLAMA,), (LLAMA, "liger_kernel.ops.swiglu")]
 
 
 def test_what_makes_a_branch_unfit_is_tried_once_and_the_rest_is_still_shared(tmp_path: Path, opened: Opened) -> None:
@@ -187,18 +203,22 @@ def test_what_makes_a_branch_unfit_is_tried_once_and_the_rest_is_still_shared(tm
     assert list(branches.refused.values()) == ["it has 2 threads"]
 
 
-def test_the_branch_that_was_longest_not_used_makes_room(tmp_path: Path, opened: Opened) -> None:
+def test_the_branch_that_was_longest_not_used_makes_room(tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.worker.preload.MOST", 2)
     branches = Branches(fit, waits)
-    kinds = [request(linear(f"format_{number}")) for number in range(MOST + 1)]
-    for number, kind in enumerate(kinds):
-        branches.learn(kind, told(tmp_path, 1.0, f"torchao.part_{number}"))
-    first, second = branches.offer(kinds[0]), branches.offer(kinds[1])
-    assert branches.offer(kinds[0]) is first
-    for kind in kinds[2:]:
-        branches.offer(kind)
-    assert first in branches.standing()
-    assert second not in branches.standing()
-    assert len(branches.standing()) == MOST
+    kinds = {
+        "bitsandbytes.nn": request(linear("nf4_bnb")),
+        "torchao.quantization": request(linear("int8_dynamic_ao")),
+        "liger_kernel.ops.rms_norm": request(rms_norm("liger")),
+    }
+    for name, kind in kinds.items():
+        branches.learn(kind, told(tmp_path, 1.0, name))
+    one, two, three = kinds.values()
+    first, second = branches.offer(one), branches.offer(two)
+    assert branches.offer(one) is first
+    assert branches.standing() == [second, first]
+    third = branches.offer(three)
+    assert branches.standing() == [first, third]
 
 
 def test_a_training_step_names_its_family_and_what_imports_nothing_names_none() -> None:
