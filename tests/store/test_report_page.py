@@ -87,6 +87,15 @@ def test_rows_come_with_their_case_medians_hardware_and_source(store: Store, mai
     assert store.check() == []
 
 
+def test_a_page_that_travels_light_brings_the_same_rows_though_its_data_are_packed(here: Store, mailed: Path) -> None:
+    run, rows = measured()
+    light = mailed.with_name("light.html")
+    light.write_text(render_page([run], rows, now=NOW, light=True), encoding="utf-8")
+    assert here.import_file(light).results_new == 7
+    again = here.import_file(mailed)
+    assert (again.runs_new, again.results_new, again.results_same, again.conflicts) == (0, 0, 7, ())
+
+
 def test_what_a_page_does_not_tell_stays_unknown(here: Store, mailed: Path) -> None:
     here.import_file(mailed)
     (run,) = here.runs()
