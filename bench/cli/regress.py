@@ -87,7 +87,8 @@ def regress(
     again = suspects(found) if confirm else []
     with Store.open(database, create=False, read_only=not again) as store:
         if again:
-            note(f"{len(again)} suspects: measuring them again in turn with the last good version, where that can be done")
+            rows = f"{len(again)} suspect{'s' if len(again) > 1 else ''}"
+            note(f"{rows}: measuring again in turn with the last good version, where that can be done")
             try:
                 found = measure_again(found, store, pairs=pairs, budget_s=budget, wait=not no_wait, progress=_tell)
             except Stopped as stopped:

@@ -146,6 +146,8 @@ def _quiet(verdict: Verdict) -> bool:
 
 def alarm_lines(verdict: Verdict, name: str) -> list[str]:
     """Whom to ask about a row of a night, a line each; nothing for a row that raises no alarm."""
+    from bench.judge.decided import PROVISIONAL
+
     alarm = verdict.alarm
     if alarm is None:
         return []
@@ -157,6 +159,7 @@ def alarm_lines(verdict: Verdict, name: str) -> list[str]:
     lines = [f"{verdict.word}: {name}, {verdict.series.metric}{'' if verdict.kind == 'status' else numbers}{seen}"]
     again = f"; measured again in run {verdict.confirmed_in[:13]}" if verdict.confirmed_in else ""
     lines.append(f"  last good night {alarm.since[:16]}{again}")
+    lines += [f"  {note}" for note in verdict.notes if note.startswith(PROVISIONAL)]
     lines += [f"  {line}" for line in (*alarm.versions, *alarm.commits)]
     if alarm.more_commits:
         lines.append(f"  and {alarm.more_commits} commits more")

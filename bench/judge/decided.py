@@ -7,10 +7,14 @@ from dataclasses import replace
 
 from bench.judge.verdict import Kind, Verdict, Word
 
+PROVISIONAL = "provisional"
+"""The first word of the note that says why a suspect was not measured again."""
+
 
 def provisional(suspect: Verdict, why: str) -> Verdict:
     """A suspect that could not be measured again: what the night alone says of it stands."""
-    return replace(suspect, notes=(*suspect.notes, f"provisional, not measured beside the last good version: {why}"))
+    flat = "; ".join(line.strip() for line in why.splitlines())
+    return replace(suspect, notes=(*suspect.notes, f"{PROVISIONAL}, not measured beside the last good version: {flat}"))
 
 
 def verdict_of(suspect: Verdict, measured: Sequence[Verdict]) -> Verdict | None:

@@ -53,7 +53,10 @@ def place_of(run: Run, *, reason: str, trials: int, wait: bool) -> Place:
         demand_measured_here(run)
         before = RunOptions.from_data(run.options)
         catalogue = load_catalogue([Path(path) for path in before.plugins])
-        suite = suite_from_data(run.suite_data, catalogue)
+        try:
+            suite = suite_from_data(run.suite_data, catalogue)
+        except BenchError as error:
+            raise CannotConfirm(f"its suite does not fit this version of bench: {error}") from error
         device = find_device(before.device if before.device != "auto" else run.device)
         now = things_under_test(suite.under_test, plugins=[Path(path) for path in before.plugins], root=before.suite_path)
     except BenchError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.cli.verdicts import alarm_lines
 from bench.judge import confirm as confirming
 from bench.judge.answer import answer
 from bench.judge.compare import Comparison
@@ -90,6 +91,18 @@ def test_a_run_from_elsewhere_stays_provisional_and_says_why(tmp_path: Path, mon
         found = looked_at(suspicious(slow_nights=slow_nights), tmp_path)
         assert found[0] is word
         assert "provisional, not measured beside the last good version: it was measured on a machine" in found[1]
+
+
+def test_an_alarm_says_in_a_line_why_it_was_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def another_bench(*_: object, **__: object) -> Place:
+        raise CannotConfirm("its suite does not fit this version of bench: lab.yaml:3\n  sweep: is missing")
+
+    monkeypatch.setattr(confirming, "place_of", another_bench)
+    with Store.open(tmp_path / "bench.db") as store:
+        found = with_alarms(confirm(suspicious(), store))
+    (verdict,) = [verdict for verdict in found.verdicts if verdict.alarm]
+    said = "its suite does not fit this version of bench: lab.yaml:3; sweep: is missing"
+    assert f"  provisional, not measured beside the last good version: {said}" in alarm_lines(verdict, "eager")
 
 
 def test_a_version_that_nobody_has_any_more_stays_provisional_and_says_why(tmp_path: Path, here: None) -> None:
