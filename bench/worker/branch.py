@@ -14,7 +14,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import Any
 
 from bench.processes import adopt_orphans, die_with_parent
@@ -29,6 +29,8 @@ Statement = tuple[str, tuple[str, ...]]
 
 IMPORTED: list[str] = []
 """In a branch: the modules of its statements. Its trials find them here."""
+NOT_SHARED: list[str] = []
+"""In the server: why the trial that it forks next has no branch although it could use one. The trial finds it here."""
 
 
 class Branch:
@@ -82,6 +84,7 @@ def open_branch(
             if os.getppid() == server:
                 ours.close()
                 adopt_orphans()
+                NOT_SHARED.clear()
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
                 signal.alarm(IMPORT_LIMIT_S)
@@ -119,7 +122,8 @@ def _tried(
 ) -> str | None:
     """Runs them; why that made this process unfit, or None."""
     try:
-        with nullcontext() if device_index is None else answered(properties, device_index):
+        with ExitStack() as stack:
+            askers = [] if device_index is None else stack.enter_context(answered(properties, device_index))
             for name, wanted in statements:
                 module = __import__(name, fromlist=wanted)
                 for one in wanted:
@@ -128,8 +132,10 @@ def _tried(
     except Exception as error:  # noqa: BLE001 - whatever a package raises when it is imported is its trials' to tell
         return f"{type(error).__name__}: {error}"
     reason = unfit()
-    if reason is not None or device_index is None:
-        return reason
+    if reason is not None:
+        return f"{reason} (for {askers[0]})" if askers else reason
+    if device_index is None:
+        return None
     return None if _a_child_can_compute(device_index, answers) else "a child that is forked after their import cannot use CUDA"
 
 

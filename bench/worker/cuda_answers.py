@@ -11,8 +11,10 @@ import json
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -60,14 +62,21 @@ def _plain(properties: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def answered(properties: Sequence[Properties], index: int) -> Iterator[None]:
+def answered(properties: Sequence[Properties], index: int) -> Iterator[list[str]]:
     """Within the block torch tells of GPUs what `properties` say, and `index` is the current one.
 
-    Who keeps one of the two functions that are replaced keeps one that asks torch itself once the block is left.
+    What is given is filled with the places outside torch, file and line, that had CUDA initialised all the same. Who keeps one of the two
+    functions that are replaced keeps one that asks torch itself once the block is left.
     """
     told = [SimpleNamespace(**values) for values in properties]
     real_properties, real_current = torch.cuda.get_device_properties, torch.cuda.current_device
-    within = True
+    real_initialise = torch.cuda._lazy_init
+    within, places = True, list[str]()
+
+    def initialise() -> None:
+        if not torch.cuda.is_initialized():
+            places.append(_asker())
+        real_initialise()
 
     def get_device_properties(device: Any = None) -> Any:
         if not within:
@@ -78,10 +87,19 @@ def answered(properties: Sequence[Properties], index: int) -> Iterator[None]:
         return index if within else real_current()
 
     torch.cuda.get_device_properties, torch.cuda.current_device = get_device_properties, current_device
+    torch.cuda._lazy_init = initialise
     try:
-        yield
+        yield places
     finally:
         within = False
+        torch.cuda._lazy_init = real_initialise
         torch.cuda.get_device_properties, torch.cuda.current_device = real_properties, real_current
         interface = sys.modules.get("torch._dynamo.device_interface")
         getattr(interface, "caching_worker_device_properties", {}).pop("cuda", None)
+
+
+def _asker() -> str:
+    """The innermost place in this process's stack that is neither ours nor torch's nor the import system's."""
+    ours = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<frozen")
+    frames = [frame for frame in traceback.extract_stack() if not frame.filename.startswith(ours)]
+    return f"{'/'.join(Path(frames[-1].filename).parts[-3:])}:{frames[-1].lineno}" if frames else "torch itself"

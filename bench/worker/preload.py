@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench.declare import Implementation
 from bench.records import Case, Request
-from bench.worker.branch import Branch, Statement, open_branch
+from bench.worker.branch import NOT_SHARED, Branch, Statement, open_branch
 from bench.worker.cuda_answers import Properties, read_properties
 from bench.worker.subject import IMPORTS_FILE, SHAREABLE, built_in_imports
 
@@ -79,6 +79,7 @@ class Branches:
         """The branch for a trial that is about to be forked; None where it imports for itself, or nothing."""
         kind = kind_of(request.case)
         wanted = self._known.get(kind, kind.at_least)
+        NOT_SHARED[:] = [self.refused[wanted]] if wanted in self.refused else []
         if wanted in self.refused:
             wanted = kind.at_least
         if not wanted or wanted in self.refused:
@@ -130,5 +131,6 @@ class Branches:
             self._standing[wanted] = opened
             return opened
         self.refused[wanted] = opened
+        NOT_SHARED[:] = [opened]
         print(f"left to the trials: {', '.join(name for name, _ in wanted)}: {opened}", flush=True)
         return None

@@ -43,7 +43,7 @@ from bench.records import (
 )
 from bench.worker import check, proof, saved, timing
 from bench.worker.attribution_trace import explain_peak
-from bench.worker.branch import IMPORTED
+from bench.worker.branch import IMPORTED, NOT_SHARED
 from bench.worker.communication import communication
 from bench.worker.compiles import compile_state
 from bench.worker.device import DeviceSide, WrongDeviceError, open_device
@@ -160,6 +160,8 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team)
         # What a branch has imported costs this trial nothing, and did cost the first of its kind.
         found = f"without what was imported before the fork: {', '.join(dict.fromkeys(IMPORTED))}" if IMPORTED else None
         findings.add("import_s", (imports.seconds,), note=found)
+        if NOT_SHARED:
+            findings.conditions["imports_not_shared"] = NOT_SHARED[0]
         del parameters
         if bound.close is not None:
             closing.callback(bound.close)

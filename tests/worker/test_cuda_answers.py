@@ -37,6 +37,13 @@ def test_questions_are_answered_without_cuda_and_afterwards_go_to_torch_again() 
             ask(0)
 
 
+def test_who_had_cuda_initialised_all_the_same_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with answered(TWO, 0) as places, pytest.raises(RuntimeError, match="would be initialised"):
+        torch.cuda._lazy_init()
+    (place,) = places
+    assert place.startswith("tests/worker/test_cuda_answers.py:")
+
+
 def test_a_child_reads_all_that_torch_tells_of_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def properties(index: int) -> Any:
         return SimpleNamespace(name=f"GPU {index}", major=9, total_memory=2**40, uuid=object(), _hidden=1)

@@ -17,7 +17,7 @@ import pytest
 from bench.processes import look_up
 from bench.records import Pass, Protocol, Request, canonical_json, dump
 from bench.run.forkserver import ForkServer, server_environment
-from bench.worker.branch import Branch, open_branch
+from bench.worker.branch import NOT_SHARED, Branch, open_branch
 from bench.worker.preload import Branches
 from bench.worker.subject import IMPORTS_FILE, built_in_imports, import_declarations
 from tests import factories
@@ -201,6 +201,9 @@ def test_what_makes_a_branch_unfit_is_tried_once_and_the_rest_is_still_shared(tm
     assert branches.offer(liger) is not None
     assert opened.asked == [(LLAMA, "liger_kernel.ops.rope"), (LLAMA,)]
     assert list(branches.refused.values()) == ["it has 2 threads"]
+    assert NOT_SHARED == ["it has 2 threads"], "its trial tells"
+    branches.offer(request(linear("plain")))
+    assert NOT_SHARED == []
 
 
 def test_the_branch_that_was_longest_not_used_makes_room(tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -261,6 +261,12 @@ def test_imports_that_were_made_once_for_all_are_told_beside_the_time_of_importi
     assert note == "without what was imported before the fork: one, two"
 
 
+def test_why_imports_were_not_shared_is_told_in_the_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "imports_not_shared" not in answer(tmp_path, attention("eager")).conditions
+    monkeypatch.setattr(trial, "NOT_SHARED", ["it has 2 threads"])
+    assert answer(tmp_path, attention("eager")).conditions["imports_not_shared"] == "it has 2 threads"
+
+
 def test_garbage_is_collected_before_sampling_begins_and_not_within_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     within: list[str] = []
 
