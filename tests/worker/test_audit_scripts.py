@@ -14,9 +14,9 @@ from tests.worker.auditing import SCRIPTS, Ran, audited, python
 
 @pytest.fixture(scope="module")
 def adapted(tmp_path_factory: pytest.TempPathFactory) -> Audited:
-    """Adapters in a checkpointed model, autocast, an 8-bit optimizer, padded batches."""
+    """Adapters beside weights in four bits in a checkpointed model, autocast, an 8-bit optimizer, padded batches."""
     pytest.importorskip("peft")
-    arguments = ("--lora", "--autocast", "--optimizer", "adamw8bit", "--hidden", "512", "--checkpoint", "reentrant")
+    arguments = ("--nf4", "--lora", "--autocast", "--optimizer", "adamw8bit", "--hidden", "512", "--checkpoint", "reentrant")
     ran = audited(tmp_path_factory.mktemp("adapted") / "out", python("plain_loop.py", *arguments))
     assert ran.status == 0, ran.err
     assert ran.report.notes == ()
@@ -47,6 +47,14 @@ def test_adapters_and_frozen_weights_are_told_apart(adapted: Audited) -> None:
     assert sum(row.elements for row in adapted.gradients) == lora.trained_elements
 
 
+def test_weights_in_four_bits_are_told_with_their_scales(adapted: Audited) -> None:
+    (row,) = adapted.quantized
+    assert (row.kind, row.modules, row.double_quantized, row.compute_dtype) == ("bitsandbytes nf4", 21, True, "bfloat16")
+    assert row.elements / 2 < row.bytes < row.elements * 0.55
+    assert adapted.model is not None
+    assert adapted.model.config["quantization"]["load_in_4bit"] is True
+
+
 def test_an_8_bit_optimizer_keeps_some_states_in_32_bits(adapted: Audited) -> None:
     (optimizer,) = adapted.optimizers
     assert (optimizer.class_name, optimizer.package, optimizer.optimizer_bits, optimizer.paged) == (
@@ -65,7 +73,7 @@ def test_autocast_is_told_by_the_numbers_that_were_multiplied(adapted: Audited) 
     assert adapted.precision.autocast_dtype == "bfloat16"
     assert adapted.precision.matmul_inputs["bfloat16"] > 0.5
     assert adapted.model is not None
-    assert {row.dtype for row in adapted.model.parameters} == {"float32"}
+    assert {row.dtype for row in adapted.model.parameters} == {"float32", "uint8"}
 
 
 def test_padding_and_labels_that_teach_nothing_are_counted(adapted: Audited) -> None:
