@@ -12,6 +12,7 @@ from bench.store.page_data import data_text
 from tests.report.chromium import SAMPLES, Pages, opened
 
 WIDTHS = (390, 800, 1440)
+PUBLISHED = sorted((Path(__file__).parents[2] / "reports" / "published").glob("*.html"))
 OPEN_ALL = """() => {
   for (const details of document.querySelectorAll('details')) details.open = true;
   for (const rows of document.querySelectorAll('.rows')) rows.style.contentVisibility = 'visible';
@@ -30,6 +31,20 @@ def test_no_error_no_request_and_no_sideways_scrolling(browser: Any, pages: Page
         found.page.emulate_media(color_scheme="dark")
         assert found.page.evaluate("getComputedStyle(document.body).color") != light
         assert found.page.evaluate("typeof window.hacked") == "undefined"
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
+def test_a_published_page_is_quiet_and_fits_every_width(browser: Any, path: Path) -> None:
+    with opened(browser, path, viewport={"width": WIDTHS[0], "height": 900}) as found:
+        found.page.evaluate(OPEN_ALL)
+        for width in WIDTHS:
+            found.page.set_viewport_size({"width": width, "height": 900})
+            wide, inner = found.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+            assert wide <= inner == width
+        empty = found.page.evaluate(
+            "[...document.querySelectorAll('figure > svg')].filter(one => !one.querySelector('path, circle')).length"
+        )
+        assert empty == 0
 
 
 def test_a_row_opens_with_the_keyboard_and_shows_its_command(browser: Any, pages: Pages) -> None:

@@ -24,7 +24,7 @@ class Taken:
 
 
 def taken(measurement: Measurement) -> Taken:
-    """Of the samples, or of the note that stands in their place: `bench db gc` writes one (`bench/store/thinning.py`), and who imports a row."""
+    """Of the samples, or of the note in their place: `bench db gc` writes one (`bench/store/thinning.py`), and so do importers."""
     note = measurement.note or ""
     left = _LEFT.search(note)
     if left is None:

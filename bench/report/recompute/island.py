@@ -73,12 +73,14 @@ class _Numbered:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Json]]) -> Json:
-    """What is the same in all rows is told once. True and 1 are not the same."""
-    first = rows[0] if rows else [None] * len(columns)
+    """What is the same in all rows is told once, and no column of no row. True and 1 are not the same."""
+    if not rows:
+        return {"columns": [], "rows": [], "same": {}}
+    first = rows[0]
     varying = [
         place
-        for place in range(len(columns))
-        if not rows or any(row[place] != first[place] or type(row[place]) is not type(first[place]) for row in rows)
+        for place, value in enumerate(first)
+        if any(row[place] != value or type(row[place]) is not type(value) for row in rows)
     ]
     return {
         "columns": [columns[place] for place in varying],

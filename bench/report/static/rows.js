@@ -47,12 +47,13 @@
     if (text) element.textContent = text;
     return element;
   };
-  const WIDTH = 420, LEFT = 6, FLOOR = 92, DOTS = 14;
+  const WIDTH = 420, LEFT = 6, DOTS = 14;
 
   const shape = async (body) => {
     const dots = await medians(Number(body.dataset.q));
     const [least, top, digits] = (body.dataset.h || "  ").split(" ");
     const [binLow, binHigh] = [Number(least), Number(top)], counts = [...digits].map((digit) => parseInt(digit, 36));
+    const floor = counts.length ? 92 : 30;
     const ends = [...dots, ...(counts.length ? [binLow, binHigh] : [])];
     if (!dots.length) return null;
     let low = Math.min(...ends), high = Math.max(...ends);
@@ -61,16 +62,16 @@
     const from = dots.length > 1 ? "{n} trial medians from {low} to {high}" : "{n} trial median from {low} to {high}";
     const words = said(from, { n: dots.length, low: seconds(Math.min(...dots)), high: seconds(Math.max(...dots)) })
       + (counts.length ? said("; below, how its samples are spread") : "");
-    const drawing = svg("svg", { class: "shape", viewBox: `0 0 ${WIDTH} 112`, role: "img", "aria-label": words });
+    const drawing = svg("svg", { class: "shape", viewBox: `0 0 ${WIDTH} ${floor + 20}`, role: "img", "aria-label": words });
     const most = Math.max(...counts, 1), wide = counts.length ? (x(binHigh) - x(binLow)) / counts.length : 0;
     counts.forEach((n, i) => {
-      const tall = n / most * (FLOOR - DOTS - 14);
-      if (n) drawing.append(svg("rect", { x: x(binLow) + i * wide + 0.5, y: FLOOR - tall, width: Math.max(1, wide - 1), height: tall, class: "bin" }));
+      const tall = n / most * (floor - DOTS - 14);
+      if (n) drawing.append(svg("rect", { x: x(binLow) + i * wide + 0.5, y: floor - tall, width: Math.max(1, wide - 1), height: tall, class: "bin" }));
     });
     dots.forEach((value) => drawing.append(svg("circle", { cx: x(value), cy: DOTS, r: 4, class: "dot" })));
-    drawing.append(svg("path", { d: `M${LEFT} ${FLOOR}H${WIDTH - LEFT}`, class: "floor" }));
-    drawing.append(svg("text", { x: LEFT, y: 107 }, seconds(low)));
-    drawing.append(svg("text", { x: WIDTH - LEFT, y: 107, "text-anchor": "end" }, seconds(high)));
+    drawing.append(svg("path", { d: `M${LEFT} ${floor}H${WIDTH - LEFT}`, class: "floor" }));
+    drawing.append(svg("text", { x: LEFT, y: floor + 15 }, seconds(low)));
+    drawing.append(svg("text", { x: WIDTH - LEFT, y: floor + 15, "text-anchor": "end" }, seconds(high)));
     const figure = make("figure", "", { className: "shapes" });
     figure.append(make("figcaption", `● ${words}`), drawing);
     return figure;
