@@ -148,7 +148,7 @@ report: $(READY)
 	        page=$(PAGES)/$$(basename "$$folder")-$${example%%:*}.html
 	        sources=
 	        for suite in $$(echo "$${example#*:}" | tr , ' '); do
-	            if [ -e "$$folder$$suite.jsonl.gz" ]; then sources="$$sources --from-file $$folder$$suite.jsonl.gz"; fi
+	            if [ -e "$$folder$$suite.jsonl.xz" ]; then sources="$$sources --from-file $$folder$$suite.jsonl.xz"; fi
 	        done
 	        if [ -z "$$sources" ]; then continue; fi
 	        $(PYTHON) -m bench report --light $$sources -o "$$page"

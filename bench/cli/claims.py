@@ -106,9 +106,9 @@ def _store(database: str, published: Path | None) -> Iterator[Store]:
                 note(notice)
             yield store
         return
-    files = sorted(published.rglob("*.jsonl.gz"))
+    files = sorted(published.rglob("*.jsonl.?z"))
     if not files:
-        raise SelectionError(f"{published} holds no published results (*.jsonl.gz)")
+        raise SelectionError(f"{published} holds no published results (*.jsonl.xz)")
     with tempfile.TemporaryDirectory(prefix="stepbench-claims-") as folder, Store.open(Path(folder) / "published.db") as store:
         for path in files:
             store.import_file(path)

@@ -26,7 +26,7 @@ CONFLICTS_SHOWN = 20
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File to write (.gz: compressed); standard output by default.",
+    help="File to write (.gz, .xz: compressed); standard output by default.",
 )
 @click.option(
     "--format",
@@ -73,7 +73,7 @@ def export(runs: tuple[str, ...], output: Path | None, format_: str, database: s
 )
 @database_option
 def publish(runs: tuple[str, ...], output: Path, database: str) -> int:
-    """Write runs as files to be committed: DIR/<device>/<suite>.jsonl.gz and <suite>.summary.json.gz.
+    """Write runs as files to be committed: DIR/<device>/<suite>.jsonl.xz and <suite>.summary.json.gz.
 
     Runs of one suite on one model of device share their files, which replace what was there. All files of DIR together may take 3 MiB;
     more is refused, and nothing written. `bench db import` reads them.

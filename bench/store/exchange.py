@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import lzma
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -93,6 +94,9 @@ def _target(out: BinaryIO | Path) -> Iterator[BinaryIO]:
             # Neither name nor time inside, so that equal rows give equal bytes.
             with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
                 yield cast("BinaryIO", packed)
+        elif out.suffix == ".xz":
+            with lzma.LZMAFile(raw, "wb", preset=9 | lzma.PRESET_EXTREME) as smaller:
+                yield cast("BinaryIO", smaller)
         else:
             yield raw
 

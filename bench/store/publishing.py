@@ -2,7 +2,7 @@
 
 Anybody may read them, so they say nothing of the machine's owner (anonymous.py).
 
-`<folder>/<device>/<suite>.jsonl.gz` with `<suite>.summary.json.gz`. A repository must travel light, so all that lies in the folder may
+`<folder>/<device>/<suite>.jsonl.xz` with `<suite>.summary.json.gz`. A repository must travel light, so all that lies in the folder may
 take 3 MiB together; what would be more is refused before anything is written.
 """
 
@@ -64,7 +64,7 @@ def publish(store: Store, runs: Sequence[Run], folder: Path) -> Published:
     with tempfile.TemporaryDirectory(prefix="stepbench-publish-") as temporary:
         made: dict[Path, Path] = {}
         for (device, suite), members in groups.items():
-            rows, summary = Path(temporary) / f"{device}.{suite}.jsonl.gz", Path(temporary) / f"{device}.{suite}.summary.json.gz"
+            rows, summary = Path(temporary) / f"{device}.{suite}.jsonl.xz", Path(temporary) / f"{device}.{suite}.summary.json.gz"
             ids = [run.id for run in members]
             shown = [anonymous_result(row) for row in store.results(ids, include_excluded=True)]
             with type(store).open(Path(temporary) / f"{device}.{suite}.db") as copy:
@@ -73,7 +73,7 @@ def publish(store: Store, runs: Sequence[Run], folder: Path) -> Published:
                 copy.add_results(shown)
                 copy.export_jsonl(rows, ids)
             write_summary(summary, [row for row in shown if row.excluded_reason is None])
-            made[folder / device / f"{suite}.jsonl.gz"] = rows
+            made[folder / device / f"{suite}.jsonl.xz"] = rows
             made[folder / device / f"{suite}.summary.json.gz"] = summary
         total = _total(folder, made)
         if total > LIMIT_BYTES:

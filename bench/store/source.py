@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import hashlib
 import json
 import math
@@ -118,17 +119,20 @@ class Source:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Source]:
-    """The source at `path`, decompressed where it is gzip. Raises StoreError for a file that cannot be read or is damaged or cut off."""
+    """The source at `path`, decompressed where it is gzip or xz. Raises StoreError for a file that cannot be read or is damaged or cut off."""
     try:
         with path.open("rb") as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
+            begins = raw.read(6)
             raw.seek(0)
-            if not packed:
+            if begins.startswith(b"\x1f\x8b"):
+                with gzip.GzipFile(fileobj=raw) as unpacked:
+                    yield Source(path, cast("BinaryIO", unpacked))
+            elif begins == b"\xfd7zXZ\x00":
+                with lzma.LZMAFile(raw) as unpacked_xz:
+                    yield Source(path, cast("BinaryIO", unpacked_xz))
+            else:
                 yield Source(path, raw)
-                return
-            with gzip.GzipFile(fileobj=raw) as unpacked:
-                yield Source(path, cast("BinaryIO", unpacked))
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
         raise StoreError(f"{path}: the compressed file is damaged or cut off ({error}). Nothing was imported") from error
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror or error}") from error

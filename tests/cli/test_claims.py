@@ -114,9 +114,9 @@ def test_runs_that_are_named_are_the_only_ones_that_count(call: Call) -> None:
 
 def test_published_files_answer_without_a_database(call: Call, tmp_path: Path) -> None:
     with Store.open(tmp_path / "rows.db") as store:
-        store.export_jsonl(tmp_path / "published.jsonl.gz")
+        store.export_jsonl(tmp_path / "published.jsonl.xz")
     (tmp_path / "shared" / "nvidia-h200").mkdir(parents=True)
-    (tmp_path / "published.jsonl.gz").rename(tmp_path / "shared" / "nvidia-h200" / "attention.jsonl.gz")
+    (tmp_path / "published.jsonl.xz").rename(tmp_path / "shared" / "nvidia-h200" / "attention.jsonl.xz")
     code, out = call("--published", str(tmp_path / "shared"), "--only", "right", "--json", db="none.db")
     assert code == 0
     assert json.loads(out)["claims"][0]["ours"]["n"] == 3

@@ -39,7 +39,7 @@ def test_what_fits_is_ordered_by_imported_published_steps_and_says_which_and_whe
     path = tmp_path / "bench.db"
     with Store.open(path) as store:
         for suite in ("llama8b", "train_step"):
-            store.import_file(Path("results/published/nvidia-h200") / f"{suite}.jsonl.gz")
+            store.import_file(Path("results/published/nvidia-h200") / f"{suite}.jsonl.xz")
     said = bench("plan", "--seq-len", "16384", "--gpu", "h200", "--db", path)
     assert said.code == 0
     measured = [line for line in said.out.splitlines() if "tokens/s, NVIDIA H200, run " in line]

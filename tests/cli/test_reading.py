@@ -189,7 +189,7 @@ def test_publish_writes_rows_and_summary_by_device_and_suite_and_they_can_be_imp
     folder = tmp_path / "published"
     said = bench("db", "publish", "nightly", "-o", folder, "--db", filled.path)
     assert said.code == 0, said.err
-    rows, summary = (folder / "test-cpu" / f"{filled.run.suite}.{kind}" for kind in ("jsonl.gz", "summary.json.gz"))
+    rows, summary = (folder / "test-cpu" / f"{filled.run.suite}.{kind}" for kind in ("jsonl.xz", "summary.json.gz"))
     assert said.out.split() == [str(rows), str(summary)]
     assert len(json.loads(gzip.decompress(summary.read_bytes()))) == 4
     assert "4 results are new" in bench("db", "import", rows, "--db", tmp_path / "other.db").out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -63,8 +64,9 @@ def test_no_message_has_a_single_character_since_that_could_be_anybodys(chinese:
 def test_every_message_still_stands_in_the_code(chinese: Language) -> None:
     told = _told()
     whole, words = _alike(told), set(re.findall("[a-z]+", told.lower()))
+    former = tomllib.loads((BENCH / "lang" / "zh_TW.toml").read_text(encoding="utf-8"))["former"]
     gone = []
-    for english in chinese.messages:
+    for english in chinese.messages.keys() - former.keys():
         pieces = [piece for part in literals(english) for piece in re.split(r"[;:,.()]", part)]
         runs = [run for piece in pieces for run in _runs(piece.split())]
         unknown = [word for piece in pieces for word in re.findall("[a-z]{3,}", piece.lower()) if word not in words]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import lzma
 import time
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,7 @@ def test_the_bytes_of_a_published_file_name_nobody_and_no_folder(tmp_path: Path)
         files = publish(store, [run], tmp_path / "out").files
     for path in files:
         data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+        text = {".gz": gzip.decompress, ".xz": lzma.decompress}[path.suffix](data).decode()
         for word in (
             "jane",
             "secret/",

@@ -47,7 +47,7 @@ def written(path: Path, lines: list[Any], *, honest: bool = True) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz", "out.jsonl.xz"])
 def test_what_was_exported_comes_back_equal(store: Store, new_url: Callable[[], str], tmp_path: Path, name: str) -> None:
     first, second = fill(store, started_at="2026-02-01T00:00:00+00:00"), fill(store, suite="🦙 <b>")
     out = store.results([first.id])[0]
@@ -195,20 +195,21 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(monkeypatch: p
         store.import_file(tmp_path / "a.jsonl", "stepbench")
 
 
-@pytest.mark.parametrize("kept", [0, 1, 5, 30, -10])
-def test_a_compressed_file_that_was_cut_off_is_refused(tmp_path: Path, kept: int) -> None:
+@pytest.mark.parametrize("kind", ["gz", "xz"])
+@pytest.mark.parametrize("kept", [0, 1, 7, 30, -10])
+def test_a_compressed_file_that_was_cut_off_is_refused(tmp_path: Path, kept: int, kind: str) -> None:
     with Store.open(tmp_path / "bench.db") as store:
         fill(store)
-        store.export_jsonl(tmp_path / "a.jsonl.gz")
-        whole = (tmp_path / "a.jsonl.gz").read_bytes()
-        (tmp_path / "b.jsonl.gz").write_bytes(whole[:kept])
-        with pytest.raises(StoreError, match=r"b\.jsonl\.gz"):
-            store.import_file(tmp_path / "b.jsonl.gz")
+        store.export_jsonl(tmp_path / f"a.jsonl.{kind}")
+        whole = (tmp_path / f"a.jsonl.{kind}").read_bytes()
+        (tmp_path / f"b.jsonl.{kind}").write_bytes(whole[:kept])
+        with pytest.raises(StoreError, match=rf"b\.jsonl\.{kind}"):
+            store.import_file(tmp_path / f"b.jsonl.{kind}")
         flipped = bytearray(whole)
         flipped[len(whole) // 2] ^= 0xFF
-        (tmp_path / "c.jsonl.gz").write_bytes(bytes(flipped))
-        with pytest.raises(StoreError, match=r"c\.jsonl\.gz"):
-            store.import_file(tmp_path / "c.jsonl.gz")
+        (tmp_path / f"c.jsonl.{kind}").write_bytes(bytes(flipped))
+        with pytest.raises(StoreError, match=rf"c\.jsonl\.{kind}"):
+            store.import_file(tmp_path / f"c.jsonl.{kind}")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import json
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def test_runs_of_one_suite_on_one_device_share_their_files_and_replace_what_was_
     runs = [store.find_run(text) for text in (first, second, other)]
     made = publish(store, runs, folder)
     names = [
-        f"{device}/attention.{kind}" for device in ("nvidia-h200", "nvidia-h100-pcie") for kind in ("jsonl.gz", "summary.json.gz")
+        f"{device}/attention.{kind}" for device in ("nvidia-h200", "nvidia-h100-pcie") for kind in ("jsonl.xz", "summary.json.gz")
     ]
     assert [path.relative_to(folder).as_posix() for path in made.files] == names
     assert len(json.loads(gzip.decompress((folder / names[1]).read_bytes()))) == 2
@@ -56,7 +57,7 @@ def test_runs_of_one_suite_on_one_device_share_their_files_and_replace_what_was_
     again = publish(store, runs[:1], folder)
     assert len(json.loads(gzip.decompress((folder / names[1]).read_bytes()))) == 1
     assert again.total_bytes < made.total_bytes
-    assert {path.suffix for path in folder.rglob("*") if path.is_file()} == {".gz"}
+    assert {path.suffix for path in folder.rglob("*") if path.is_file()} == {".gz", ".xz"}
 
 
 def test_what_would_be_too_much_is_refused_and_nothing_is_written(store: Store, tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_what_is_published_says_nothing_of_the_machines_owner(store: Store, tmp_
     for row in rows:
         store.add_result(row)
     rows_file, _summary = publish(store, [store.find_run(run.id)], tmp_path / "published").files
-    text = gzip.decompress(rows_file.read_bytes()).decode()
+    text = lzma.decompress(rows_file.read_bytes()).decode()
     assert "hopper" not in text
     assert "GPU-1" not in text
     with Store.open(tmp_path / "other.db") as other:

@@ -88,7 +88,7 @@ def test_a_database_that_is_none_is_refused_in_words(tmp_path: Path) -> None:
 
 def test_published_steps_count_once_they_are_imported(tmp_path: Path) -> None:
     path = tmp_path / "bench.db"
-    published = Path(__file__).parents[2] / "results" / "published" / "nvidia-h200" / "llama8b.jsonl.gz"
+    published = Path(__file__).parents[2] / "results" / "published" / "nvidia-h200" / "llama8b.jsonl.xz"
     with Store.open(path) as store:
         store.import_file(published)
     steps = measured_steps(str(path))

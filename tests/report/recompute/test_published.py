@@ -35,7 +35,7 @@ def test_the_published_pages_all_together_travel_light() -> None:
 def published(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
     """All published rows by their id."""
     with Store.open(tmp_path_factory.mktemp("published") / "published.db") as store:
-        for results in sorted(RESULTS.glob("*/*.jsonl.gz")):
+        for results in sorted(RESULTS.glob("*/*.jsonl.xz")):
             store.import_file(results)
         return {row.id: row for row in store.results([run.id for run in store.runs()])}
 
@@ -61,7 +61,7 @@ def test_make_report_renders_what_is_published_and_a_second_call_changes_no_byte
             run = factories.run(suite=suite)
             store.add_run(run)
             store.add_results([factories.result(run.id, factories.case(name)) for name in ("eager", "flex")])
-            store.export_jsonl(folder / f"{suite}.jsonl.gz")
+            store.export_jsonl(folder / f"{suite}.jsonl.xz")
     made = []
     for _ in range(2):
         command = ["make", "report", "VENV=", f"PYTHON={sys.executable}", "EXAMPLES=layers:rope,none,swiglu nothing:none"]
