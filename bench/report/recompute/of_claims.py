@@ -44,7 +44,7 @@ def verify_claims(page: str) -> Checked:
     try:
         rows = {row.result.id: row for row in (load(Row, one) for one in data["rows"])}
         found = [judge_claim(Claim.model_validate(one["claim"]), [rows[ident] for ident in one["rows"]]) for one in data["claims"]]
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise NoPage(f"the data inside the page are no claims ({' '.join(str(error).split())[:200]})") from error
     return _held(found, stated_rows(page))
 

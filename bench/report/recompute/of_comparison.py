@@ -81,7 +81,7 @@ def verify_comparison(page: str) -> Checked:
         rows = {int(row["place"]): row for row in data["rows"]}
         names = {place: str(row["name"]) for place, row in rows.items()}
         found = _found(rows)
-    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise NoPage(f"the data inside the page are no comparison ({' '.join(str(error).split())[:200]})") from error
     return _held(found, names, stated_rows(page))
 
