@@ -4,7 +4,7 @@
 # whole nightly judgement. 872 processes of less than a second, so a quarter of an hour on one GPU, and half of it on two.
 #
 #   [GPUS=2] nightly/aa.sh [more words for `bench run`, such as --device cuda:1]
-#   PARTS=cpu nightly/aa.sh --device cpu
+#   PARTS=cpu nightly/aa.sh --device cpu        without a GPU: 800 processes, five minutes
 #
 # Settings, from the environment:
 #

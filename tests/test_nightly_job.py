@@ -224,7 +224,11 @@ def test_the_script_for_equal_nights_has_two_hundred_series_on_a_gpu_and_forty_p
     assert judged > 200
     assert (len(nights), 2 * suites[1].protocol.trials) == (20, 40)
     processes = 2 * (len(many) * suites[0].protocol.trials + len(nights) * suites[1].protocol.trials)
-    assert f"{processes} processes" in (ROOT / "nightly" / "aa.sh").read_text()
+    script = (ROOT / "nightly" / "aa.sh").read_text()
+    assert f"{processes} processes" in script
+    without = load_suite(ROOT / "nightly" / "aa.yaml", catalogue, profile="cpu")
+    assert (len(expand(without, catalogue, device="cpu").cases), 2 * without.protocol.trials) == (20, 40)
+    assert f"{2 * 20 * without.protocol.trials} processes, five minutes" in script
 
 
 def test_the_script_for_equal_nights_gives_each_gpu_its_series_in_both_halves_and_goes_on_where_it_was_cut_off(job: Job) -> None:

@@ -91,6 +91,7 @@ def _nights_words(nights: NightlyCalibration, granted: float) -> str:
 
 
 def _say(found: Sequence[tuple[str, Calibration]]) -> None:
+    from bench.cli.verdicts import percent
     from bench.judge.calibration import limits
 
     heads = (
@@ -113,8 +114,8 @@ def _say(found: Sequence[tuple[str, Calibration]]) -> None:
             f"{one.per_thousand:.2f}",
             f"{one.alarms_at_most:.2f}",
             str(one.processes),
-            " / ".join(f"{spread * 100:.2g} %" for spread in one.spread),
-            " / ".join(f"{change * 100:.2g} %" for change in one.detectable) or "–",
+            " / ".join(map(percent, one.spread)),
+            " / ".join(map(percent, one.detectable)) or "–",
             ", ".join(f"{count} {word}" for word, count in sorted(one.words.items())),
             f"{one.other_alarms} of {one.other_rows}",
         )
@@ -124,7 +125,8 @@ def _say(found: Sequence[tuple[str, Calibration]]) -> None:
     for what, one in found:
         rows_all, alarms_all = one.rows + one.other_rows, one.alarms + one.other_alarms
         at_most = 1000 * limits(alarms_all, rows_all)[1]
-        say(f"{one.way} {what}: {alarms_all} alarms in {rows_all} judged rows of all metrics, at most {at_most:.2f} per 1 000")
+        alarms = f"{alarms_all} alarm{'' if alarms_all == 1 else 's'}"
+        say(f"{one.way} {what}: {alarms} in {rows_all} judged rows of all metrics, at most {at_most:.2f} per 1 000")
     if not any(one.power for _, one in found):
         return
     say("\nHow many of the times that were made slower on purpose came out as worse:\n")
