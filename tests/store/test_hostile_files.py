@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import lzma
 import json
+import lzma
 import subprocess
 import sys
 from collections.abc import Callable, Sequence

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import lzma
 import json
+import lzma
 from pathlib import Path
 
 import pytest
