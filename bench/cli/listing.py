@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli.fitting import folded_table, terminal_columns
 from bench.cli.options import json_option, plugin_option
-from bench.cli.terminal import note, say, say_json, table
+from bench.cli.terminal import note, say, say_json
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ Row = dict[str, Any]
 def _workloads(catalogue: Catalogue, suites: Path) -> list[Row]:
     rows = []
     for name, workload in catalogue.workloads.items():
-        doc = (type(workload).__doc__ or "").strip().splitlines()
+        doc = (sys.modules[type(workload).__module__].__doc__ or "").strip().splitlines()
         rows.append(
             {
                 "name": name,
@@ -90,38 +92,38 @@ def _words(values: Sequence[Any]) -> str:
     return ", ".join(str(value) for value in values)
 
 
-def _text_workloads(rows: Sequence[Row]) -> str:
+def _text_workloads(rows: Sequence[Row], room: int | None) -> str:
     cells = [(r["name"], str(r["version"]), _words(list(r["slots"])), _words(r["parameters"]), r["description"]) for r in rows]
-    return table(("workload", "version", "slots", "parameters", "what is computed"), cells, widest=70)
+    return folded_table(("workload", "version", "slots", "parameters", "what is computed"), cells, room, widest=70)
 
 
-def _text_implementations(rows: Sequence[Row]) -> str:
+def _text_implementations(rows: Sequence[Row], room: int | None) -> str:
     cells = [(r["slot"], r["name"], r["state"], _words(r["devices"]), _words(r["dtypes"]), r["description"]) for r in rows]
-    return table(("slot", "implementation", "state", "devices", "dtypes", "what it is"), cells, widest=70)
+    return folded_table(("slot", "implementation", "state", "devices", "dtypes", "what it is"), cells, room, widest=70)
 
 
-def _text_suites(rows: Sequence[Row]) -> str:
+def _text_suites(rows: Sequence[Row], room: int | None) -> str:
     cells = [
         (r["file"], _words(r["profiles"]), r["question"])
         if r["name"] is not None
         else (r["file"], "", f"cannot be used: {r['problems'][0]}")
         for r in rows
     ]
-    return table(("suite", "profiles", "question"), cells, widest=90) if rows else "no suites/*.yaml in this folder"
+    return folded_table(("suite", "profiles", "question"), cells, room, widest=90)
 
 
-def _text_models(rows: Sequence[Row]) -> str:
+def _text_models(rows: Sequence[Row], room: int | None) -> str:
     heads = ("hidden_size", "intermediate_size", "layers", "heads", "kv_heads", "head_dim", "vocab_size")
     cells = [(r["name"], *(str(r[head]) for head in heads), r["source"]) for r in rows]
-    return table(("model", *heads, "source"), cells, right=range(1, 8), widest=70)
+    return folded_table(("model", *heads, "source"), cells, room, right=range(1, 8), widest=70)
 
 
-def _text_metrics(rows: Sequence[Row]) -> str:
+def _text_metrics(rows: Sequence[Row], room: int | None) -> str:
     cells = [(r["name"], r["unit"], "harness" if r["harness"] else r["better"], r["description"]) for r in rows]
-    return table(("metric", "unit", "better", "what it says"), cells, widest=110)
+    return folded_table(("metric", "unit", "better", "what it says"), cells, room, widest=110)
 
 
-_KINDS: Mapping[str, tuple[Callable[[Catalogue, Path], list[Row]], Callable[[Sequence[Row]], str]]] = {
+_KINDS: Mapping[str, tuple[Callable[[Catalogue, Path], list[Row]], Callable[[Sequence[Row], int | None], str]]] = {
     "workloads": (_workloads, _text_workloads),
     "implementations": (_implementations, _text_implementations),
     "suites": (_suites, _text_suites),
@@ -156,7 +158,12 @@ def list_(kind: str | None, suites: Path, plugins: tuple[Path, ...], as_json: bo
     if as_json:
         say_json(found[kind] if kind else found)
     else:
-        say("\n\n".join(_KINDS[name][1](rows) for name, rows in found.items()))
+        room = terminal_columns()
+        say(
+            "\n\n".join(
+                _KINDS[name][1](rows, room) if rows else f"no {name} in {plain(str(suites))}/" for name, rows in found.items()
+            )
+        )
     if "implementations" in chosen:
         for problem in catalogue.problems:
             note(plain(str(problem)))

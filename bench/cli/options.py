@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import click
 
 DEFAULT_DATABASE = "results/bench.db"
+SHORT_ID = 13
+"""Digits of an id that carry its time: enough to be unique among the runs of one person."""
 
 _DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m(?:in)?)?(?:(?P<s>\d+(?:\.\d+)?)s)?", re.IGNORECASE)
 

@@ -1,28 +1,22 @@
-"""Loads what `bench run` was given, plans it, and says the plan: everything is checked before anything is measured."""
+"""Loads what `bench run` was given and plans it: everything is checked before anything is measured."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bench.cli.options import spell_duration
-from bench.cli.terminal import say, table
 from bench.errors import Problem, SelectionError, StoreError, SuiteError
-from bench.plaintext import plain
 
 if TYPE_CHECKING:
     from bench.catalogue import Catalogue
     from bench.machine import Device
     from bench.run import Plan, RunOptions
     from bench.store import Store
-    from bench.suite import Arm, Expansion, Filter, Place, Suite
-
-
-ARMS_SHOWN = 60
-"""Arms that a plan lists; more are only counted."""
+    from bench.suite import Expansion, Filter, Suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +30,22 @@ class Planned:
     """Subject, status, reason, and how many cases: known before anything is started."""
 
 
+SUITES = Path("suites")
+
+
 def suite_path(text: str) -> Path:
-    """The file that `text` means: itself, or the one of that name in suites/."""
+    """The file that `text` means: itself, or the one of that name in suites/. Raises SuiteError for a bare name that is neither."""
     path = Path(text)
-    named = Path("suites") / f"{text}.yaml"
-    return named if not path.exists() and path.name == text and named.exists() else path
+    if path.exists() or path.name != text or path.suffix:
+        return path
+    named = SUITES / f"{text}.yaml"
+    if not named.exists():
+        known = sorted(one.stem for one in SUITES.glob("*.yaml"))
+        near = get_close_matches(text, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "`bench list suites` shows what there is"
+        where = f"{SUITES}/ has no suite of this name" if known else f"there is neither such a file nor a folder {SUITES}/ here"
+        raise SuiteError([Problem(f"{where} ({hint})", text)])
+    return named
 
 
 def plan_all(suites: Sequence[str], options: RunOptions, database: str) -> tuple[Device, Catalogue, list[Planned]]:
@@ -66,8 +71,11 @@ def plan_all(suites: Sequence[str], options: RunOptions, database: str) -> tuple
             understood.append(text)
     wanted = parse_filters(understood)
     loaded = []
-    for path in dict.fromkeys(suite_path(text) for text in suites):
+    for text in dict.fromkeys(suites):
         try:
+            path = suite_path(text)
+            if any(path == other for other, *_ in loaded):
+                continue
             suite = load_suite(path, catalogue, profile=options.profile, sets=options.sets)
         except SuiteError as error:
             problems += error.problems
@@ -131,107 +139,3 @@ def _not_measured(suite: Suite, plan: Plan) -> tuple[tuple[str, str, str, int], 
         if refusal is not None:
             counts[label(case.subject), str(refusal.status), refusal.reason or ""] += 1
     return tuple((*key, count) for key, count in counts.items())
-
-
-def say_plan(planned: Planned, *, gpus: int = 1) -> None:
-    """Cases, trials and minutes, what was left out, and what will not be started, with the reason."""
-    plan, suite = planned.plan, planned.suite
-    without = sum(count for *_, count in planned.not_measured)
-    say(f"\n{plain(suite.name)}: {plain(suite.question)}")
-    say(f"  {_size(planned)}, about {spell_duration(plan.estimated_s)} ({plan.estimate_source})")
-    if gpus > 1:
-        longest_s = max(map(plan.seconds, plan.blocks))
-        say(f"  on {gpus} GPUs at the same time: about {spell_duration(max(longest_s, plan.estimated_s / gpus))}")
-    _say_arms(planned)
-    left_out = [f"{plan.excluded} cases by the suite's rules"] if plan.excluded else []
-    left_out += [f"{plan.filtered} by --filter"] if plan.filtered else []
-    if left_out:
-        say(f"  left out: {', '.join(left_out)}")
-    if without:
-        say(f"  {without} cases get a row without being started:")
-        rows = [(f"  {subject}", f"{count} {status}", reason) for subject, status, reason, count in planned.not_measured]
-        for line in table(("", "", ""), rows, widest=110).splitlines()[1:]:
-            say(f"  {line}")
-
-
-def _size(planned: Planned) -> str:
-    """How much there is to measure."""
-    plan, searching = planned.plan, planned.plan.searching
-    if searching is None:
-        return f"{len(plan.cases)} cases, {len(plan.trials)} trials in {len(plan.blocks)} blocks"
-    search = searching.search
-    count = sum(len(group.cases) for group in searching.groups)
-    exact = f"in steps of {search.step}" if search.step else "down to an eighth of what fits"
-    return (
-        f"{count} searches of {search.axis} from {search.start} to {search.stop} until {search.until}, {exact}; "
-        f"at most {plan.most_trials} trials"
-    )
-
-
-def _arms(planned: Planned) -> list[Arm]:
-    """The arms of the suite of which the plan has a case."""
-    from bench.suite import arms_of
-
-    there = {tuple(sorted(case.subject.items())) for case in planned.plan.cases}
-    return [arm for arm in arms_of(planned.suite.to_data()) if tuple(sorted(arm.subject.items())) in there]
-
-
-def _say_arms(planned: Planned) -> None:
-    """What is compared, where a subject is more than the name of one implementation."""
-    from bench.suite.arms import clashes, composed
-
-    data = planned.suite.to_data()
-    arms = _arms(planned)
-    if not any(len(arm.subject) > 1 for arm in arms):
-        return
-    if planned.suite.defaults:
-        say(f"  defaults: {' '.join(f'{slot}={name}' for slot, name in planned.suite.defaults.items())}")
-    rows = []
-    for arm in arms[:ARMS_SHOWN]:
-        fills = composed(arm.subject, data)
-        places = [text for place in arm.places if (text := _place_words(place))]
-        rows.append((f"  {plain(arm.label)}", "" if fills == arm.label else fills, plain(", ".join(places))))
-    for line in table(("", "", ""), rows, widest=110).splitlines()[1:]:
-        say(f"  {line}")
-    if len(arms) > ARMS_SHOWN:
-        say(f"    and {len(arms) - ARMS_SHOWN} more")
-    impossible = [f"{one} + {two}" for one, two in clashes(planned.suite.pairs, data)]
-    if impossible:
-        say(f"  no pairs, because they fill one slot in two ways: {plain(', '.join(impossible))}")
-
-
-def _place_words(place: Place) -> str:
-    """Where the suite names an arm; nothing where its label says so."""
-    if place.key == "ladder":
-        return f"ladder {place.position}: {'+ ' + place.parts[-1] if place.parts else 'start'}"
-    if place.key == "leave_one_out":
-        return f"all but {place.left_out}" if place.left_out is not None else "all"
-    if place.key == "pairs":
-        return f"pairs: {' + '.join(place.parts) or 'none'}"
-    return ""
-
-
-def plan_data(planned: Planned) -> dict[str, Any]:
-    """The same for programs."""
-    plan = planned.plan
-    return {
-        "suite": planned.suite.name,
-        "file": planned.options.suite_file,
-        "cases": len(plan.cases),
-        "trials": len(plan.trials),
-        "blocks": len(plan.blocks),
-        "most_trials": plan.most_trials,
-        "search": plan.searching.search.model_dump(by_alias=True) if plan.searching else None,
-        "arms": [
-            {"label": arm.label, "subject": dict(arm.subject), "places": [asdict(place) for place in arm.places]}
-            for arm in _arms(planned)
-        ],
-        "estimated_s": round(plan.estimated_s, 1),
-        "estimate_source": plan.estimate_source,
-        "excluded_cases": plan.excluded,
-        "filtered_cases": plan.filtered,
-        "not_measured": [
-            {"subject": subject, "status": status, "reason": reason, "cases": count}
-            for subject, status, reason, count in planned.not_measured
-        ],
-    }

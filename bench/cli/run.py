@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from bench.cli.options import database_option, duration, json_option, no_wait_option, plugin_option
-from bench.cli.planning import plan_all, plan_data, say_plan
+from bench.cli.plan_words import plan_data, say_plans
+from bench.cli.planning import plan_all
 from bench.cli.report import demand_writable
 from bench.cli.session import Session
 from bench.cli.terminal import say, say_json
@@ -146,8 +147,7 @@ def run(
     elif not as_json:
         for one in found or [device_found]:
             say(f"device: {plain(one.name)}" + (f" ({one.torch_name})" if one.torch_name != one.kind else ""))
-        for entry in planned:
-            say_plan(entry, gpus=len(found) or 1)
+        say_plans(planned, budget_s=budget, gpus=len(found) or 1, at_length=dry_run)
     if dry_run:
         return 0
     if report_file is not None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import database_words, spell_duration
+from bench.cli.fitting import paragraph, terminal_columns
+from bench.cli.options import SHORT_ID, database_words, spell_duration
 from bench.cli.planning import Planned
 from bench.cli.terminal import note, say, say_json
 from bench.errors import BenchError, HarnessError
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 LOST = 2
 NOTHING_OK = 3
-
-SHORT_ID = 13
-"""Digits of an id that carry its time: enough to be unique among the runs of one person."""
 
 
 class Session:
@@ -215,12 +213,14 @@ def _say_summary(store: Store, summary: RunSummary) -> None:
         return
     run = store.find_run(summary.run_id)
     results = store.results([run.id], include_excluded=True)
-    say(f"\n{case_table(run, results)}\n")
+    room = terminal_columns()
+    say(f"\n{case_table(run, results, room)}\n")
     for line in answers(run, results):
-        say(line)
+        say(paragraph(line, room))
     there = trials_with_row(store.done(run.id))
     rows = f"{there} of {summary.planned} trials have a row: {status_line(results)}"
-    say(f"\nrun {run.id} is {run.state} after {spell_duration(summary.duration_s)}; {rows}")
+    state = "has spent its budget" if run.state is RunState.BUDGET else f"is {run.state}"
+    say(f"\nrun {run.id} {state} after {spell_duration(summary.duration_s)}; {rows}")
     database = database_words()
     for name, why in summary.lost.items():
         note(f"{name} was lost: {why}")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import database_option, database_words, json_option
-from bench.cli.terminal import note, say, say_json, table
+from bench.cli.fitting import folded_table, paragraph, terminal_columns
+from bench.cli.options import SHORT_ID, database_option, database_words, json_option
+from bench.cli.terminal import WIDEST_CELL, note, say, say_json
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
@@ -17,14 +18,17 @@ if TYPE_CHECKING:
 
 LOG_LINES_SHOWN = 40
 RUNS_SHOWN = 20
+ROOM_FOR_IDS = 120
+"""A narrower terminal shows the beginnings of ids, where they tell the runs apart: every command takes them."""
 
 
 @click.command()
 @click.argument("what", metavar="[RUN|RESULT]", required=False)
 @click.option("--log", "whole_log", is_flag=True, help="Show the whole log of a result, not only its last lines.")
+@click.option("--wide", is_flag=True, help="Every column of a run's table, also where the terminal is too narrow for all.")
 @database_option
 @json_option
-def show(what: str | None, whole_log: bool, database: str, as_json: bool) -> int:
+def show(what: str | None, whole_log: bool, wide: bool, database: str, as_json: bool) -> int:
     """Show a run (id, the beginning of an id, label, or `latest`), one result (id or the beginning of one), or the latest runs.
 
     Times are medians over trials with their lowest and highest; memory is in powers of two (1 GiB = 2^30 bytes).
@@ -47,7 +51,7 @@ def show(what: str | None, whole_log: bool, database: str, as_json: bool) -> int
                 raise SelectionError(f"{no_run}; {no_result}") from no_result
             _show_result(store, found, whole_log=whole_log, as_json=as_json)
         else:
-            _show_run(store, run, as_json=as_json)
+            _show_run(store, run, None if wide else terminal_columns(), as_json=as_json)
     return 0
 
 
@@ -64,9 +68,11 @@ def _show_runs(store: Store, *, as_json: bool) -> None:
         say(f"no runs yet: bench run SUITE{database_words()} makes one")
         return
     heads = ("run", "started", "suite", "device", "state", "rows", "label")
+    room = terminal_columns()
+    short = room is not None and room < ROOM_FOR_IDS and len({run.id[:SHORT_ID] for run in runs}) == len(runs)
     cells = [
         (
-            run.id,
+            run.id[:SHORT_ID] if short else run.id,
             run.started_at[:19],
             run.suite,
             run.device,
@@ -76,10 +82,10 @@ def _show_runs(store: Store, *, as_json: bool) -> None:
         )
         for run in runs
     ]
-    say(table(heads, cells, right=(5,)))
+    say(folded_table(heads, cells, room, right=(5,), widest=WIDEST_CELL))
 
 
-def _show_run(store: Store, run: Run, *, as_json: bool) -> None:
+def _show_run(store: Store, run: Run, room: int | None, *, as_json: bool) -> None:
     from bench.cli.tables import answers, case_table, status_line, trials_with_row
     from bench.records import EXTERNAL, dump
 
@@ -108,11 +114,11 @@ def _show_run(store: Store, run: Run, *, as_json: bool) -> None:
         for line in _audit_lines(store, run, results[0]):
             say(line)
         return
-    say(case_table(run, results))
+    say(case_table(run, results, room))
     if lines := answers(run, results, at_length=True):
         say()
         for line in lines:
-            say(line)
+            say(paragraph(line, room))
     excluded = [result for result in results if result.excluded_reason]
     if excluded:
         say(f"\n{len(excluded)} rows are excluded: {plain(excluded[0].excluded_reason or '')}")

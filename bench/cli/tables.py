@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from bench.cli.terminal import table
+from bench.cli.case_layout import Fitted, Heads, Line, fitted_table, whole_table
+from bench.cli.fitting import paragraph, widest_line
+from bench.cli.options import SHORT_ID, database_words
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def _spread(value: Spread | None, unit: str) -> tuple[str, str]:
     return in_unit(value.median, unit), range_in_unit(value.low, value.high, unit) if value.n > 1 else ""
 
 
-def _line(summary: CaseSummary, axes: Sequence[str], memory: str, found: Sequence[str]) -> tuple[str, ...]:
+def _line(summary: CaseSummary, axes: Sequence[str], memory: str, found: Sequence[str]) -> Line:
     from bench.report.numbers.units import metric_unit
 
     time, time_range = _spread(summary.values.get("time_s"), "s")
@@ -53,12 +55,15 @@ def _line(summary: CaseSummary, axes: Sequence[str], memory: str, found: Sequenc
     counted = sum(summary.counts.values())
     most = summary.counts.get(summary.status, 0)
     state = str(summary.outcome) if most == counted else ", ".join(f"{count} {status}" for status, count in summary.counts.items())
-    shown = [("" if (value := _value(summary.case, axis)) is None else str(value)) for axis in axes]
-    return (*shown, summary.label, state, time, time_range, peak, *beside, str(counted), summary.reason or "")
+    point = tuple("" if (value := _value(summary.case, axis)) is None else str(value) for axis in axes)
+    return Line(point, summary.label, state, str(counted), time, time_range, peak, tuple(beside), summary.reason or "")
 
 
-def case_table(run: Run, results: Sequence[Result]) -> str:
-    """The cases of `run`, subjects of one point beside each other; axes that never change stand above."""
+def case_table(run: Run, results: Sequence[Result], room: int | None = None) -> str:
+    """The cases of `run`, subjects of one point beside each other; axes that never change stand above.
+
+    In `room` columns, where not all would fit: then the last lines say what was left out, and how to see it.
+    """
     from bench.report.drawing.figures import TITLES
     from bench.report.numbers.findings import found_in, title
     from bench.report.numbers.memory import compared_memory
@@ -72,10 +77,22 @@ def case_table(run: Run, results: Sequence[Result]) -> str:
     summaries.sort(key=lambda s: points.index(s.case.point_key))
     head = ", ".join(f"{name}={value}" for name, value in same.items() if value is not None)
     memory, found = compared_memory(summaries), found_in(summaries)
-    heads = (*axes, "subject", "status", "time", "range over trials", TITLES[memory], *map(title, found), "n", "reason")
-    numeric = [len(axes) + offset for offset in range(2, 6 + len(found))]
-    body = table(heads, [_line(summary, axes, memory, found) for summary in summaries], right=numeric, widest=80)
-    return f"{plain(head)}\n\n{body}"
+    heads = Heads(tuple(axes), TITLES[memory], tuple(map(title, found)))
+    lines = [_line(summary, axes, memory, found) for summary in summaries]
+    body = whole_table(heads, lines)
+    if room is not None and widest_line(body) > room:
+        body = _in_room(run, fitted_table(heads, lines, room), room)
+    return f"{paragraph(plain(head), room)}\n\n{body}"
+
+
+def _in_room(run: Run, fitted: Fitted, room: int) -> str:
+    words = [f"left out, for want of room: {', '.join(fitted.left_out)}"] if fitted.left_out else []
+    words += [f"the same in all rows that have it: {', '.join(fitted.alike)}"] if fitted.alike else []
+    if not words:
+        return fitted.text
+    # A command is never folded: it is there to be copied.
+    command = f"every column: bench show {run.id[:SHORT_ID]} --wide{database_words()}"
+    return "\n".join([fitted.text, "", *(paragraph(plain(line), room) for line in words), plain(command)])
 
 
 def _order(result: Result, axes: Sequence[str]) -> tuple[tuple[int, float, str], ...]:

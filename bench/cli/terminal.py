@@ -21,9 +21,20 @@ def width(text: str) -> int:
     return sum(0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 block`, `2 blocks`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def shortened(text: str, most: int = WIDEST_CELL) -> str:
     """`text` cut to `most` characters, with an ellipsis where something was cut."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def padded(text: str, wide: int, *, right: bool) -> str:
+    """`text` with spaces up to `wide` columns, before it where it ends at the right."""
+    space = " " * (wide - width(text))
+    return space + text if right else text + space
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = (), widest: int = WIDEST_CELL) -> str:
@@ -34,8 +45,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequenc
     for row in cells:
         parts = []
         for column, cell in enumerate(row):
-            space = " " * (widths[column] - width(cell))
-            parts.append(space + cell if column in right else cell + space)
+            parts.append(padded(cell, widths[column], right=column in right))
         lines.append("  ".join(parts).rstrip())
     return "\n".join(lines)
 

@@ -35,7 +35,7 @@ def test_a_plan_lists_each_arm_once_by_its_label_with_what_it_fills_and_where_th
     assert "defaults ladder 0: start, pairs: none" in lines
     assert "step=flash ladder 1: + step=flash, all but liger" in lines
     assert "no pairs, because they fill one slot in two ways: liger + compiled" in lines
-    assert "5 cases, 25 trials in 1 blocks" in out
+    assert "5 cases, 25 trials in 1 block" in out
 
 
 def test_a_plan_with_filters_lists_only_the_arms_that_are_left(bench: Bench, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_the_plan_of_a_search_says_from_where_to_where_how_finely_and_how_many_t
 def test_a_suite_of_one_slot_is_planned_in_the_words_of_before(bench: Bench, tmp_path: Path) -> None:
     sweep = {"model": "tiny", "seq_len": 16, "batch": 1, "dtype": "fp32", "pass": "forward"}
     out = planned(bench, tmp_path, workload="attention", subjects={"attention": ["eager", "sdpa_math"]}, sweep=sweep)
-    assert "2 cases, 10 trials in 1 blocks" in out
+    assert "2 cases, 10 trials in 1 block" in out
     assert "eager" not in out
     assert "defaults" not in out
 

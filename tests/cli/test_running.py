@@ -130,7 +130,7 @@ def test_the_mistakes_of_several_files_come_together(bench: Bench, tmp_path: Pat
 def test_a_run_says_plan_progress_result_and_what_to_type_next_and_can_be_read_again(bench: Bench, tmp_path: Path) -> None:
     said = typed("run", "rms_norm", *SMALL, "--report", "r.html", "--label", "first")
     assert said.returncode == 0, said.stderr
-    for words in ("2 cases, 2 trials in 1 blocks", "fastest measured", "2 ok", "bench report ", "bench show ", "report: r.html"):
+    for words in ("2 cases, 2 trials in 1 block", "fastest measured", "2 ok", "bench report ", "bench show ", "report: r.html"):
         assert words in said.stdout, words
     assert "[1/2, " in said.stderr
     assert "[2/2, done]" in said.stderr
