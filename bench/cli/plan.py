@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli.fitting import folded_table, terminal_columns
 from bench.cli.options import database_option, json_option
 from bench.cli.speech import drawing, language_option
 from bench.cli.terminal import note, say, say_json, table
-from bench.plan.spec import DEFAULTS, MODELLED, SHARDINGS
+from bench.plan.spec import DEFAULTS, MODELLED, OFFLOADS, SHARDINGS
+from bench.plan.terms import CAUSES
 
 if TYPE_CHECKING:
     from bench.plan.devices import Gpu
@@ -40,12 +42,13 @@ def _technique_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Sequences of a micro-batch, on each GPU.")
 @click.option("--accumulation", type=click.IntRange(1), default=1, show_default=True, help="Micro-batches of a step.")
 @click.option("--dropout", type=click.FloatRange(0, 1, max_open=True), default=0.0, show_default=True, help="Of attention weights.")
+@click.option("--clip-norm", type=click.FloatRange(0), default=1.0, show_default=True, help="Of gradients; 0: none are clipped.")
 @click.option("--lora-rank", type=click.IntRange(1), default=16, show_default=True, help="Of adapters.")
 @click.option("--gpu", metavar="NAME", help="A GPU by name, such as h200, h100, a100-80gb, rtx-4090.")
 @click.option("--gpu-memory", metavar="SIZE", help="Its memory instead: 80GB (1e9) or 79.1GiB (2^30).")
 @click.option("--world-size", type=click.IntRange(1), default=1, show_default=True, help="GPUs that train together.")
-@click.option("--sharding", metavar="NAME", help=f"{', '.join(SHARDINGS)}; default: fsdp2 for several GPUs.")
-@click.option("--offload", metavar="NAME", default="none", show_default=True, help="none, optimizer or parameters.")
+@click.option("--sharding", metavar="NAME", help=f"{', '.join(SHARDINGS)}; default: none for one GPU, fsdp2 for several.")
+@click.option("--offload", metavar="NAME", default="none", show_default=True, help=f"To host memory: {', '.join(OFFLOADS)}.")
 @_technique_options
 @click.option("--explain", is_flag=True, help="The published figures behind it, and what real code does at the same shape.")
 @click.option("--terms", "all_terms", is_flag=True, help="Every term of the peak with its formula and source.")
@@ -148,6 +151,8 @@ def plan(
         from bench.cli.plan_ways import show
 
         show(ways, memory, database)
+    else:
+        note("what fits where: say --gpu h200, or --gpu-memory 80GB")
     for words in prediction.notes:
         note(words)
     if "attention" not in chosen and not row:
@@ -191,35 +196,37 @@ def _draw(path: Path, model: ModelSpec, ways: tuple[Choice, ...], memory: int | 
 
 
 def _gpus(train: TrainSpec) -> str:
-    offload = "" if train.offload == "none" else f", offload {train.offload}"
-    return "1 GPU" if train.world_size == 1 else f"{train.world_size} GPUs, {train.sharding}{offload}, of which this is one"
-
-
-def _gib(size: float) -> str:
-    return f"{size / GIB:.2f}"
+    words = [] if train.sharding == "none" else [train.sharding]
+    words += [] if train.offload == "none" else [f"offload {train.offload}"]
+    return ", ".join(["1 GPU", *words] if train.world_size == 1 else [f"{train.world_size} GPUs", *words, "of which this is one"])
 
 
 def _show(model: ModelSpec, train: TrainSpec, prediction: Prediction, all_terms: bool) -> None:
     say(f"{model.name}, {train.seq_len} tokens, batch {train.batch}, {train.precision}, {_gpus(train)}")
     say()
-    moments = prediction.moments
-    causes = list(dict.fromkeys(cause for moment in moments for cause in moment.by_category()))
-    heads = ("GiB at the highest of", *(moment.phase for moment in moments))
-    rows = [(cause.replace("_", " "), *(_gib(moment.by_category().get(cause, 0)) for moment in moments)) for cause in causes]
-    rows.append(("sum", *(_gib(moment.size_bytes) for moment in moments)))
+    moments, peak = prediction.moments, prediction.peak
+    unit, size, decimal = ("GiB", GIB, "GB") if peak.size_bytes >= GIB else ("MiB", 2**20, "MB")
+    heads = (f"{unit} at the highest of", *(moment.phase for moment in moments))
+    rows = []
+    for cause in CAUSES:
+        sizes = [f"{moment.by_category().get(cause, 0) / size:.2f}" for moment in moments]
+        if any(float(shown) for shown in sizes):
+            rows.append((cause.replace("_", " "), *sizes))
+    rows.append(("sum", *(f"{moment.size_bytes / size:.2f}" for moment in moments)))
     say(table(heads, rows, right=range(1, len(heads))))
     say()
-    peak = prediction.peak
-    say(f"peak {_gib(peak.size_bytes)} GiB ({peak.size_bytes / 1e9:.2f} GB) in {peak.phase}: {peak.name}")
+    thousands = 1e9 if decimal == "GB" else 1e6
+    say(f"peak {peak.size_bytes / size:.2f} {unit} ({peak.size_bytes / thousands:.2f} {decimal}) in {peak.phase}: {peak.name}")
     if prediction.host_bytes:
-        say(f"host memory for this GPU {_gib(prediction.host_bytes)} GiB")
+        say(f"host memory for this GPU {prediction.host_bytes / GIB:.2f} GiB")
     if all_terms:
         say()
         lines = [
             (term.name, term.category.replace("_", " "), f"{term.size_bytes / GIB:.4f}", term.formula, term.source)
             for term in sorted(peak.terms, key=lambda term: -term.size_bytes)
         ]
-        say(table(("term", "category", "GiB", "formula", "source"), lines, right=[2]))
+        heads = ("term", "category", "GiB", "formula", "source")
+        say(folded_table(heads, lines, terminal_columns(), right=[2], widest=200))
 
 
 def _as_json(

@@ -73,6 +73,8 @@ def settings(tool: str, model: ModelSpec, train: TrainSpec) -> str:
     }
     if tool not in emitters:
         raise PlanError(f"no settings for {tool!r}; there are {', '.join(emitters)}")
+    if train.offload == "optimizer_ao":
+        raise PlanError(f"{tool} has no setting for torchao's CPUOffloadOptimizer: it is put around the optimizer in code")
     return emitters[tool](model, train)
 
 
@@ -179,8 +181,8 @@ def _hf_precision(train: TrainSpec) -> dict[str, Any]:
         return {"bf16": False, "fp16": False, "tf32": True}
     if train.precision in ("bf16_amp", "fp16_amp_dynamic"):
         return {"bf16": train.precision == "bf16_amp", "fp16": train.precision != "bf16_amp"}
-    if train.precision == "bf16_master" and train.sharding != "none":
-        return {"bf16": True, "fp16": False}
+    if train.precision in ("bf16_master", "fp16_master") and train.sharding != "none":
+        return {"bf16": train.precision == "bf16_master", "fp16": train.precision == "fp16_master"}
     raise PlanError(f"the Trainer has no setting for precision {train.precision} on one GPU; bf16_amp keeps fp32 weights too")
 
 
@@ -205,8 +207,8 @@ def _quantized(linear: str) -> dict[str, Any]:
 
 def deepspeed(train: TrainSpec, *, rate: float | str = 1e-4) -> dict[str, Any]:
     """A DeepSpeed configuration; batch and clipping are told, so that it serves without the Trainer too."""
-    if not train.sharding.startswith("zero"):
-        raise PlanError(f"DeepSpeed is for sharding zero1, zero2 and zero3, not for {train.sharding}")
+    if train.sharding not in ("zero1", "zero2", "zero3"):
+        raise PlanError(f"DeepSpeed's settings are for sharding zero1, zero2 and zero3, not for {train.sharding}")
     stage = int(train.sharding[-1])
     zero: dict[str, Any] = {"stage": stage}
     usual = ZeroOptions()
@@ -219,7 +221,7 @@ def deepspeed(train: TrainSpec, *, rate: float | str = 1e-4) -> dict[str, Any]:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if train.offload == "parameters":
         zero["offload_param"] = {"device": "cpu", "pin_memory": True}
-    known = {"adamw_foreach": True, "adamw_fused": False}
+    known = {"adamw_foreach": True, "adamw_fused": False, "adamw_cpu_deepspeed": False}
     torchs = _taken("this configuration of DeepSpeed", "optimizer", train.optimizer, known)
     torchs = torchs and train.offload == "none"  # offloaded states are updated by DeepSpeed's own kernel for CPUs
     return {
@@ -227,6 +229,7 @@ def deepspeed(train: TrainSpec, *, rate: float | str = 1e-4) -> dict[str, Any]:
         "gradient_accumulation_steps": train.accumulation,
         "gradient_clipping": train.clip_norm,
         "bf16": {"enabled": train.precision == "bf16_master"},
+        **({"fp16": {"enabled": True}} if train.precision == "fp16_master" else {}),
         "optimizer": {"type": "AdamW", "params": {"lr": rate, **({"torch_adam": True} if torchs else {})}},
         "zero_optimization": zero,
     }
@@ -234,7 +237,15 @@ def deepspeed(train: TrainSpec, *, rate: float | str = 1e-4) -> dict[str, Any]:
 
 def accelerate(train: TrainSpec) -> dict[str, Any]:
     """A file for `accelerate launch --config_file`."""
-    mixed = {"bf16_amp": "bf16", "fp16_amp_dynamic": "fp16", "bf16_master": "bf16", "bf16_pure": "no", "fp32": "no", "tf32": "no"}
+    mixed = {
+        "bf16_amp": "bf16",
+        "fp16_amp_dynamic": "fp16",
+        "bf16_master": "bf16",
+        "fp16_master": "fp16",
+        "bf16_pure": "no",
+        "fp32": "no",
+        "tf32": "no",
+    }
     found: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": "NO" if train.world_size == 1 else "MULTI_GPU",
@@ -252,6 +263,7 @@ def accelerate(train: TrainSpec) -> dict[str, Any]:
             "fsdp_activation_checkpointing": train.checkpointing == "full",
         }
     elif train.sharding.startswith("zero"):
+        _taken("accelerate", "sharding", train.sharding, dict.fromkeys(("ddp", "fsdp2", "fsdp2_kept", "zero1", "zero2", "zero3")))
         found["distributed_type"] = "DEEPSPEED"
         where = "cpu" if train.offload != "none" else "none"
         found["deepspeed_config"] = {

@@ -1,9 +1,10 @@
 """What fits, and what it is expected to cost: combinations by what was measured of them, else by a rule that is written down here.
 
-The rule is a factor of time for each technique: what is computed again by its share of a step's FLOPs (a full second forward is one part in
-three more), what is copied by what others have measured. Fused kernels count as 1 although they are faster, since all that is offered has
-them. Measured steps take the rule's place where they can be compared (`costs.py`). What changes what is learned (adapters, frozen weights)
-comes after everything that does not.
+The rule is a factor of time for what is computed again, by its share of a step's FLOPs (a full second forward is one part in three more),
+and for what is sent. What is done once a step or once a micro-batch, however many tokens there are, is added: it takes a time that grows with
+the model as the time of a token does, so it is told in tokens, as steps of a 1B and an 8B model took them on an H200 beside 16 cores, and
+weighs less the more tokens there are. Fused kernels count as 1 although they are faster, since all that is offered has them. Measured steps
+take the rule's place where they can be compared (`costs.py`). What changes what is learned comes after everything that does not.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from bench.plan.costs import Costs, MeasuredStep, costs
 from bench.plan.moments import Target
-from bench.plan.predict import peak_bytes
+from bench.plan.predict import host_bytes, peak_bytes
 from bench.plan.rounding import needed_bytes
 from bench.plan.spec import ModelSpec, PlanError, TrainSpec
 
@@ -30,11 +31,14 @@ FUSED: Mapping[str, str] = {
 }
 """Kernels that cost nothing but their packages."""
 CHECKPOINT_COST: Mapping[str, float] = {"none": 1.0, "selective": 1.05, "every_second": 7 / 6, "full": 4 / 3, "full_offloaded": 1.4}
-OPTIMIZER_COST: Mapping[str, float] = {"adamw_fused": 1.0, "adamw8bit_bnb": 1.02, "adamw8bit_ao": 1.02, "paged_adamw8bit_bnb": 1.1}
-ADAPTATION_COST: Mapping[str, float] = {"full": 1.0, "lora": 1.0, "qlora": 1.25}
+OPTIMIZER_TOKENS: Mapping[str, int] = {"adamw_fused": 0, "adamw8bit_bnb": 1400, "adamw8bit_ao": 1400, "paged_adamw8bit_bnb": 1600}
+"""Tokens in whose time an update of all weights is slower than torch's fused one; torchao's as bitsandbytes', which was measured."""
+FOUR_BIT_TOKENS = 650
+"""In whose time frozen weights are unpacked once: for the forward and the backward of a micro-batch, and to compute it again."""
 SHARDING_COST: Mapping[str, float] = {
     "none": 1.0,
     "ddp": 1.0,
+    "zero0": 1.0,
     "zero1": 1.0,
     "zero2": 1.02,
     "fsdp2_kept": 1.05,
@@ -42,7 +46,13 @@ SHARDING_COST: Mapping[str, float] = {
     "fsdp2_root_unit": 1.1,
     "zero3": 1.15,
 }
-OFFLOAD_COST: Mapping[str, float] = {"none": 1.0, "optimizer": 1.5, "parameters": 2.5}
+OFFLOAD_TOKENS: Mapping[str, int] = {"none": 0, "optimizer": 24_000, "optimizer_ao": 7_000, "parameters": 24_000}
+"""In whose time all weights are updated on the host, with the way there and back."""
+CARRYING_TOKENS = 6_000
+"""In whose time offloaded weights come to the GPU twice in a micro-batch: 4 bytes each over PCIe 5; not measured."""
+ALONE = (("none", "none"), ("none", "optimizer_ao"), ("zero2", "optimizer"), ("zero3", "parameters"), ("fsdp2", "parameters"))
+"""Sharding and offload that one GPU is offered: an engine only for what it moves."""
+TOGETHER = tuple(itertools.product(("fsdp2", "zero1", "zero2", "zero3"), ("none", "optimizer", "parameters")))
 CONTEXT_STEP = 128
 LONGEST = 2**23
 """Tokens beyond which no search goes."""
@@ -56,6 +66,8 @@ class Choice:
     changes: tuple[str, ...]
     """What is switched on beyond what was asked for."""
     peak_bytes: int
+    host_bytes: int
+    """In the host's memory, for each GPU."""
     fits: bool
     cost: float
     """Expected time of a step, in steps of everything switched off."""
@@ -87,10 +99,10 @@ def choices(
     for train in _ways(asked):
         with contextlib.suppress(PlanError):  # combinations that cannot be are no answers
             found.append(plan.sized(train))
-    expected = costs(steps, model, asked, gpu, [way[0] for way in found], rule_cost)
+    expected = costs(steps, model, asked, gpu, [asked, *(way[0] for way in found)], rule_cost)
     others = sorted(found, key=lambda way: (_rank(way[0], asked, expected), way[1]))
-    fitting = _undominated([way for way in others if way[2]])
-    shown = [first, *(fitting or sorted(others, key=lambda way: way[1])[:3])][:most]
+    fitting = _undominated([way for way in others if way[2]], expected)
+    shown = [first, *(_mixed(fitting, asked, most - 1) or sorted(others, key=lambda way: way[1])[:3])]
     return tuple(plan.choice(expected, *way) for way in shown)
 
 
@@ -118,14 +130,25 @@ class _Plan:
         longest = largest(with_context, self.memory_bytes, most=LONGEST // CONTEXT_STEP, guess=guess)
         batch = largest(with_batch, self.memory_bytes, most=max(1, LONGEST // train.seq_len), guess=train.batch)
         context = longest and longest * CONTEXT_STEP
-        return Choice(train, _changes(train, self.asked), peak, fits, expected.of(train), expected.step(train), context, batch)
+        host = host_bytes(self.model, train, self.target)
+        return Choice(
+            train, _changes(train, self.asked), peak, host, fits, expected.of(train), expected.step(train), context, batch
+        )
 
 
-def _undominated(ways: Sequence[tuple[TrainSpec, int, bool]]) -> list[tuple[TrainSpec, int, bool]]:
-    """A way that costs more than another and needs no less memory answers no question."""
+def _mixed(ways: Sequence[tuple[TrainSpec, int, bool]], asked: TrainSpec, most: int) -> list[tuple[TrainSpec, int, bool]]:
+    """The first so many; of those that learn something else a third at least, if there are as many."""
+    same = [way for way in ways if _same_training(way[0], asked)]
+    other = [way for way in ways if not _same_training(way[0], asked)]
+    same = same[: max(most - len(other), most - most // 3)]
+    return [*same, *other[: most - len(same)]]
+
+
+def _undominated(ways: Sequence[tuple[TrainSpec, int, bool]], expected: Costs) -> list[tuple[TrainSpec, int, bool]]:
+    """A way that costs no less than one before it and needs no less memory answers no question."""
     kept: list[tuple[TrainSpec, int, bool]] = []
     for way in ways:
-        if not kept or way[1] < min(other[1] for other in kept):
+        if not any(other[1] <= way[1] and expected.of(other[0]) <= expected.of(way[0]) for other in kept):
             kept.append(way)
     return kept
 
@@ -138,14 +161,14 @@ def _ways(asked: TrainSpec) -> Iterator[TrainSpec]:
             fused[slot] = getattr(asked, slot)
     if asked.compute_bytes == 4:
         fused["attention"] = "sdpa_efficient"
-    several = asked.world_size > 1
-    shardings = ("fsdp2", "zero1", "zero2", "zero3") if several else ("none",)
     adaptations = ("full", "lora", "qlora") if asked.adaptation == "full" else ("lora", "qlora")
-    for adaptation, sharding, checkpointing, optimizer, offload in itertools.product(
-        adaptations, shardings, CHECKPOINT_COST, OPTIMIZER_COST, OFFLOAD_COST
+    for adaptation, (sharding, offload), checkpointing, optimizer in itertools.product(
+        adaptations, ALONE if asked.world_size == 1 else TOGETHER, CHECKPOINT_COST, OPTIMIZER_TOKENS
     ):
         if adaptation != "full" and (optimizer != "adamw_fused" or offload != "none"):
             continue  # adapters are small: their states are not what does not fit
+        if offload != "none" and optimizer != "adamw_fused":
+            continue  # states that have left the GPU need not be small
         if sharding.startswith("zero") and optimizer != "adamw_fused":
             continue  # DeepSpeed has optimizers of its own
         changed: dict[str, Any] = {
@@ -162,26 +185,40 @@ def _ways(asked: TrainSpec) -> Iterator[TrainSpec]:
 
 
 def _rank(train: TrainSpec, asked: TrainSpec, expected: Costs) -> tuple[bool, float, int]:
-    return train.adaptation != asked.adaptation or train.linear != asked.linear, expected.of(train), len(_changes(train, asked))
+    return not _same_training(train, asked), expected.of(train), len(_changes(train, asked))
+
+
+def _same_training(train: TrainSpec, asked: TrainSpec) -> bool:
+    return train.adaptation == asked.adaptation and train.linear == asked.linear
 
 
 def rule_cost(train: TrainSpec) -> float:
-    """The product of the techniques' factors."""
+    """The product of the techniques' factors, and what others add."""
     cost = 1.0
     for _, factor in rule_factors(train):
         cost *= factor
-    return cost
+    return cost + sum(addition for _, addition in rule_additions(train))
 
 
 def rule_factors(train: TrainSpec) -> tuple[tuple[str, float], ...]:
     """Technique to its factor, of those that have one."""
-    adaptation = "full" if train.adaptation == "full" else "lora" if train.linear == "plain" else "qlora"
     return (
         (f"checkpointing {train.checkpointing}", CHECKPOINT_COST[train.checkpointing]),
-        (train.optimizer, OPTIMIZER_COST.get(train.optimizer, 1.0)),
-        (adaptation, ADAPTATION_COST[adaptation]),
         (train.sharding, SHARDING_COST[train.sharding]),
-        (f"offload {train.offload}", OFFLOAD_COST[train.offload]),
+    )
+
+
+def rule_additions(train: TrainSpec) -> tuple[tuple[str, float], ...]:
+    """Technique to the time that it adds to a step of 1. Updates are shared out with the states; adapters are updated in no time."""
+    micro_batch = train.seq_len * train.batch
+    shares = train.world_size if train.sharding not in ("none", "ddp", "zero0") else 1
+    of_update = (train.adaptation == "full") / (micro_batch * train.accumulation * shares)
+    passes = 2 + 3 * (CHECKPOINT_COST[train.checkpointing] - 1)
+    carrying = CARRYING_TOKENS / micro_batch if train.offload == "parameters" else 0.0
+    return (
+        (train.optimizer, OPTIMIZER_TOKENS.get(train.optimizer, 0) * of_update),
+        (f"linear {train.linear}", 0.0 if train.linear == "plain" else FOUR_BIT_TOKENS * passes / micro_batch),
+        (f"offload {train.offload}", OFFLOAD_TOKENS[train.offload] * of_update + carrying),
     )
 
 

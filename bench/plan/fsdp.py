@@ -9,7 +9,8 @@ Read off `torch/distributed/fsdp/_fully_shard` (`_fsdp_param_group.py`, `_fsdp_c
 With W for the weights of a unit and e for bytes of a number computed with: before a unit runs, its gathered buffer and the unit made of it
 are there (2·W·e); in the forward the buffer stays until the next unit has been made of its own, so three are there for a moment. In the
 backward the buffer of the unit that comes next is there while one runs, and the buffer whose gradients are being sent until the next is
-full. Gradients are sent in the dtype computed in (`reduce_dtype`), and what arrives has the shards' dtype.
+full. Gradients are sent in the dtype computed in (`reduce_dtype`), and what arrives has the shards' dtype. A single rank has no gathered
+buffers: its units are copied from the shards (`FSDPParamGroup.wait_for_unshard`).
 """
 
 from __future__ import annotations
@@ -122,10 +123,13 @@ class _Buffers:
     gloo: bool
 
     def made(self, unit: _Unit) -> Term:
-        return Term(f"weights of {unit.name}", ANY, "parameters", self.size * unit.weights, "W·e", FSDP)
+        """They come and go, so a measured peak has them among its temporaries."""
+        return Term(f"weights of {unit.name}", ANY, "temporaries", self.size * unit.weights, "W·e", FSDP)
 
     def gathered(self, unit: _Unit) -> Term:
-        return Term(f"gathered buffer of {unit.name}", ANY, "temporaries", self.size * unit.weights, "W·e", FSDP)
+        """A single rank copies its shards to where the unit is made."""
+        size = self.size * unit.weights if self.ranks > 1 else 0
+        return Term(f"gathered buffer of {unit.name}", ANY, "temporaries", size, "W·e", FSDP)
 
     def sent(self, unit: _Unit) -> Term:
         return Term(f"gradients of {unit.name}, being sent", ANY, "temporaries", self.size * unit.learned, "W·e", FSDP)
@@ -135,7 +139,9 @@ class _Buffers:
         gradients = Term(f"gradients of {unit.name}", ANY, "gradients", self.size * unit.learned, "W·e", FSDP)
         share = -(-self.arriving * unit.learned // self.ranks)
         back = Term(f"share of the gradients of {unit.name}", ANY, "temporaries", share, f"W·{self.arriving}/{self.ranks}", FSDP)
-        copied = (replace(self.sent(unit), name=f"gloo's copy of the gradients of {unit.name}"),) if self.gloo else ()
+        copied = (
+            (replace(self.sent(unit), name=f"gloo's copy of the gradients of {unit.name}"),) if self.gloo and self.ranks > 1 else ()
+        )
         return gradients, self.sent(unit), back, *copied
 
 
@@ -184,7 +190,7 @@ def _with_root(of: _Buffers, root: _Unit, layer: _Unit) -> dict[str, tuple[Term,
 def _kept(of: _Buffers, embedding: _Unit, layer: _Unit, end: _Unit, layers: int) -> dict[str, tuple[Term, ...]]:
     """Nothing is gathered in the backward. Weights are counted as at the end of the forward throughout: there the peak is."""
     total = embedding.weights + layers * layer.weights + end.weights
-    whole = replace(of.made(layer), name="weights kept gathered", size_bytes=of.size * total, formula="P·e")
+    whole = replace(of.made(layer), name="weights kept gathered", category="parameters", size_bytes=of.size * total, formula="P·e")
     return {
         "forward": (whole, of.gathered(layer)),
         "loss": (whole, of.gathered(end)),

@@ -11,7 +11,12 @@ from bench.plan.sources import strange_versions
 from bench.plan.spec import ModelSpec, PlanError, TrainSpec, ZeroOptions
 from bench.plan.terms import Prediction
 
-OFFLOAD_OF_SLOT: Mapping[str, str] = {"none": "none", "optimizer_cpu": "optimizer", "parameters_optimizer_cpu": "parameters"}
+OFFLOAD_OF_SLOT: Mapping[str, str] = {
+    "none": "none",
+    "optimizer_cpu": "optimizer",
+    "optimizer_cpu_ao": "optimizer_ao",
+    "parameters_optimizer_cpu": "parameters",
+}
 """What fills the slot `offloading` to the word of the plan; other places have no formulas."""
 UNKNOWN_WORKSPACES: Mapping[str, str] = {
     "sdpa_cudnn": "workspaces of cuDNN's attention",
@@ -52,6 +57,12 @@ def peak_bytes(model: ModelSpec, train: TrainSpec, target: Target | None = None)
     return Step(model, train, target or Target()).highest_bytes()
 
 
+def host_bytes(model: ModelSpec, train: TrainSpec, target: Target | None = None) -> int:
+    """In the host's memory for one GPU."""
+    step = Step(model, train, target or Target())
+    return step.host_bytes + step.residents.host_bytes
+
+
 def _notes(model: ModelSpec, train: TrainSpec) -> tuple[str, ...]:
     notes = list(strange_versions(train))
     if train.attention in UNKNOWN_WORKSPACES:
@@ -75,10 +86,13 @@ def _notes(model: ModelSpec, train: TrainSpec) -> tuple[str, ...]:
 def _notes_of_sharding(train: TrainSpec) -> tuple[str, ...]:
     if train.sharding == "none":
         return ()
-    found = [
-        f"{train.sharding}: buffers as the library's source has them, of the GPU that needs most; NCCL's own memory is not in it"
-    ]
-    if train.sharding.startswith("zero"):
+    if train.world_size == 1:
+        found = [f"{train.sharding} on one GPU shares nothing out: this is what it takes by itself (--world-size for several)"]
+    else:
+        found = [
+            f"{train.sharding}: buffers as the library's source has them, of the GPU that needs most; NCCL's own memory is not in it"
+        ]
+    if train.sharding in ("zero1", "zero2", "zero3"):
         bucket = train.zero.reduce_bucket
         found.append(
             f"buckets hold {bucket:,} weights, so {bucket * train.weight_bytes / 2**30:.2f} GiB each, whatever the model's size; "

@@ -19,6 +19,11 @@ def slack_bytes(size: int) -> int:
     return -size % BLOCK_BYTES
 
 
+def pinned_bytes(size: int) -> int:
+    """What PyTorch's allocator of pinned host memory takes for `size` bytes: the next power of two (ATen, CachingHostAllocator)."""
+    return 1 << (size - 1).bit_length() if size else 0
+
+
 def needed_bytes(peak_bytes: int) -> int:
     """Memory that a GPU must have for a predicted peak."""
     return int(peak_bytes * (1 + MARGIN)) + CONTEXT_BYTES

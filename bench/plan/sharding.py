@@ -1,12 +1,14 @@
-"""What several GPUs change for each of them, by the slot `sharding`: alone, DDP here, ZeRO in `zero.py`, fully_shard in `fsdp.py`.
+"""What a sharding changes for each GPU, by the slot `sharding`: alone, DDP here, DeepSpeed in `zero.py`, fully_shard in `fsdp.py`.
 
-Every rank need not hold the same: what is told is the rank that needs most.
+Every rank need not hold the same: what is told is the rank that needs most. One rank is a number of ranks too: nothing is shared out, and
+what remains is what an engine makes for itself; that is how offloading works on one GPU.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from bench.plan.ao_offload import states_on_host
 from bench.plan.fsdp import fully_sharded
 from bench.plan.residents import Residents
 from bench.plan.shares import Leaves, Sharding
@@ -19,12 +21,13 @@ DDP = "torch DistributedDataParallel"
 def sharded(model: ModelSpec, train: TrainSpec, whole: Residents, *, cuda: bool) -> Sharding:
     """From the residents of one device that holds all. Raises PlanError for a precision that the library does not train so."""
     if train.sharding == "none":
-        return Sharding(whole, tuple(whole.updates()), {}, Leaves.WHOLE)
+        residents = states_on_host(model, train, whole) if train.offload == "optimizer_ao" else whole
+        return Sharding(residents, tuple(residents.updates()), {}, Leaves.WHOLE)
     if train.sharding == "ddp":
         return _ddp(whole)
     if train.sharding.startswith("fsdp2"):
         return fully_sharded(model, train, whole, gloo=not cuda)
-    return zero(model, train, whole)
+    return zero(model, train, whole, cuda=cuda)
 
 
 def _ddp(whole: Residents) -> Sharding:

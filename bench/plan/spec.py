@@ -23,8 +23,8 @@ CONFIG_FIELDS: Mapping[str, str] = {
     "vocab_size": "vocab_size",
 }
 """Field of a shape to the key of a config.json, where it must stand there."""
-SHARDINGS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp2", "fsdp2_root_unit", "fsdp2_kept")
-OFFLOADS = ("none", "optimizer", "parameters")
+SHARDINGS = ("none", "ddp", "zero0", "zero1", "zero2", "zero3", "fsdp2", "fsdp2_root_unit", "fsdp2_kept")
+OFFLOADS = ("none", "optimizer", "optimizer_ao", "parameters")
 DTYPE_BYTES: Mapping[str, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 MODELLED: Mapping[str, tuple[str, ...]] = {
     "attention": ("eager", "sdpa_math", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn", "flash_attn2", "flash_attn4", "flex"),
@@ -35,7 +35,7 @@ MODELLED: Mapping[str, tuple[str, ...]] = {
     "linear": ("plain", "nf4_bnb", "nf4_bnb_double", "fp4_bnb", "fp4_bnb_double"),
     "optimizer": (
         "adamw_foreach", "adamw_forloop", "adamw_fused", "adamw8bit_bnb", "paged_adamw32bit_bnb", "paged_adamw8bit_bnb",
-        "lion8bit_bnb", "adamw8bit_ao", "adamw4bit_ao", "adamw_fp8_ao", "adafactor", "sgd",
+        "lion8bit_bnb", "adamw8bit_ao", "adamw4bit_ao", "adamw_fp8_ao", "adafactor", "sgd", "adamw_cpu_deepspeed",
     ),
     "compile": ("none",),
     "checkpointing": ("none", "full", "every_second", "selective", "full_offloaded"),
@@ -164,15 +164,11 @@ class TrainSpec:
         self._demand_compatible()
 
     def _demand_compatible(self) -> None:
-        if (self.sharding == "none") != (self.world_size == 1):
+        if self.sharding == "none" and self.world_size > 1:
             raise PlanError(
-                f"sharding {self.sharding} and world size {self.world_size} do not go together: "
-                "one GPU has sharding none, several have one of " + ", ".join(SHARDINGS[1:])
+                f"{self.world_size} GPUs that train together share the step: say which sharding, " + ", ".join(SHARDINGS[1:])
             )
-        if self.offload == "parameters" and self.sharding != "zero3" and not self.sharding.startswith("fsdp2"):
-            raise PlanError(f"parameters can be offloaded under zero3 and fsdp2 only, not under {self.sharding}")
-        if self.offload == "optimizer" and self.sharding not in ("zero1", "zero2", "zero3"):
-            raise PlanError(f"the optimizer can be offloaded by itself under zero1, zero2 and zero3, not under {self.sharding}")
+        self._demand_an_offload_that_is()
         if self.linear != "plain" and self.adaptation == "full":
             raise PlanError(f"linear {self.linear} freezes its weights, so something else must learn: use it with adaptation lora")
         if self.linear != "plain" and self.numerics.autocast:
@@ -199,6 +195,27 @@ class TrainSpec:
         if self.checkpointing == "selective" and self.attention == "flex":
             raise PlanError(
                 "FlexAttention is compiled, and what selective checkpointing keeps of it is not modelled; use sdpa_flash"
+            )
+
+    def _demand_an_offload_that_is(self) -> None:
+        if self.offload == "parameters" and self.sharding != "zero3" and not self.sharding.startswith("fsdp2"):
+            raise PlanError(f"parameters can be offloaded under zero3 and fsdp2 only, not under {self.sharding}")
+        if self.offload == "optimizer" and self.sharding not in ("zero1", "zero2", "zero3"):
+            raise PlanError(
+                f"the optimizer can be offloaded by itself under zero1, zero2 and zero3, not under {self.sharding}; "
+                "torchao's way, offload optimizer_ao, is for sharding none"
+            )
+        if self.offload == "optimizer_ao":
+            if self.sharding != "none":
+                raise PlanError(f"torchao moves the states of one GPU: offload optimizer_ao has sharding none, not {self.sharding}")
+            if self.numerics.master or self.numerics.scaling != "none" or self.clip_norm:
+                raise PlanError(
+                    "torchao's CPUOffloadOptimizer copies gradients to the host while the backward runs, before they can be clipped, "
+                    "unscaled or given to an fp32 copy: offload optimizer_ao needs --clip-norm 0 and precision bf16_pure or fp32"
+                )
+        if self.optimizer == "adamw_cpu_deepspeed" and (self.offload == "none" or not self.sharding.startswith("zero")):
+            raise PlanError(
+                "adamw_cpu_deepspeed updates states in host memory: it needs offload optimizer, under zero1, zero2 or zero3"
             )
 
     def demand_kernels_of_cuda(self) -> None:
@@ -260,6 +277,9 @@ def of_config(path: Path) -> ModelSpec:
         missing = [key for key in ("model_type", *CONFIG_FIELDS.values()) if key not in config]
         if missing:
             raise PlanError(f"{path} lacks {', '.join(missing)}: it is no configuration of a decoder that is known here")
+        wrong = [key for key in CONFIG_FIELDS.values() if not isinstance(config[key], int)]
+        if wrong:
+            raise PlanError(f"{path}: {', '.join(wrong)} must be whole numbers")
         sizes = {field: int(config[key]) for field, key in CONFIG_FIELDS.items()}
         architecture = str(config["model_type"])
         if not config.get("head_dim") and sizes["hidden_size"] % sizes["heads"]:

@@ -1,26 +1,28 @@
 """ZeRO as DeepSpeed 0.19 allocates it (`runtime/zero/stage_1_and_2.py`, `stage3.py`, `partitioned_param_coordinator.py`).
 
-That is more than the paper counts. In all stages an fp32 copy of the share is updated, in fp32 training too, and optimizers see one flat
+That is more than the paper counts. In stages 1 to 3 an fp32 copy of the share is updated, in fp32 training too, and optimizers see one flat
 tensor. With S for the weights of a share, e for bytes of a weight and B for `reduce_bucket_size`:
 
     stage 1   whole gradients until the backward ends; then a bucket of e·B is filled with them, and what is the rank's own is copied out
     stage 2   each gradient is copied into the bucket as it comes, and what is the rank's own into e·S, made when the first of it comes
     stage 3   e·S of gradients and the bucket are there from the start; weights are gathered by layer and let go of, unless they are used
-              again within `max_reuse_distance` weights, as those at the model's end are
+              again within `max_reuse_distance` weights, as those at the model's end are; a single rank uses its share as it lies
+    stage 0   an fp32 copy of all, in 16 bits; gradients are laid flat by buckets to be summed, and stay beside their fp32 casts
 
 Own gradients are whole tensors, also of weights that two shares divide. A gradient larger than the bucket waits, whole, for the next one.
-In the update own gradients are laid flat and cast before they are let go of, and their norm is taken in fp64, tensor by tensor.
+In their update own gradients are laid flat and cast before they are let go of, and their norm is taken in fp64, tensor by tensor.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from bench.plan.optimizers import States, states
 from bench.plan.residents import ANY, Residents
+from bench.plan.rounding import pinned_bytes
 from bench.plan.shares import Leaves, Sharding, moments_of, moved_out, shared_out
 from bench.plan.spec import ModelSpec, PlanError, TrainSpec
 from bench.plan.terms import Term
@@ -31,6 +33,8 @@ REUSED_WITHIN = 1_000_000_000
 SUB_GROUP = 1_000_000_000
 """Elements that stage 3 updates at once, `sub_group_size`."""
 DEEPSPEED = "DeepSpeed 0.19, runtime/zero"
+SUMMED_AT_ONCE = 500_000_000
+"""Elements after which stage 0 sums a bucket of gradients (`MEMORY_OPT_ALLREDUCE_SIZE` of the engine)."""
 FP32_BYTES, FP64_BYTES = 4, 8
 
 
@@ -54,6 +58,8 @@ class _Shares:
     turning: int
     """Gathered at the end of the forward in stage 3: what is used again in the backward soon enough."""
     embedding: int
+    summed: int
+    """The largest bucket of stage 0: tensors in their order until there are `SUMMED_AT_ONCE`."""
 
 
 @lru_cache(maxsize=64)
@@ -76,6 +82,7 @@ def _shares(model: ModelSpec, adaptation: str, lora_rank: int, ranks: int, bucke
         divided=sum(divided),
         turning=_turning(divided),
         embedding=laid[0].elements if laid[0].elements > threshold else 0,
+        summed=_summed(sizes),
     )
 
 
@@ -96,6 +103,16 @@ def _touched(sizes: list[int], share: int) -> int:
     return total
 
 
+def _summed(sizes: list[int]) -> int:
+    largest = filled = 0
+    for size in sizes:
+        filled += size
+        largest = max(largest, filled)
+        if filled > SUMMED_AT_ONCE:
+            filled = 0
+    return largest
+
+
 def _turning(divided: list[int]) -> int:
     """Whoever is used in the backward again within the distance stays: what lies behind it is passed twice on the way."""
     kept = behind = 0
@@ -107,34 +124,76 @@ def _turning(divided: list[int]) -> int:
     return kept
 
 
-def zero(model: ModelSpec, train: TrainSpec, whole: Residents) -> Sharding:
-    """Of the stage that `train` says. Raises PlanError for a precision that DeepSpeed does not train so."""
-    if train.precision not in ("bf16_master", "fp32"):
+def zero(model: ModelSpec, train: TrainSpec, whole: Residents, *, cuda: bool) -> Sharding:
+    """Of the stage that `train` says. Raises PlanError for a precision that DeepSpeed does not train so.
+
+    `cuda`: whether what lies on the host is pinned, for copies to a device.
+    """
+    if train.precision not in ("bf16_master", "fp16_master", "fp32"):
         raise PlanError(
-            f"under ZeRO DeepSpeed trains with an fp32 copy or in fp32: use precision bf16_master or fp32, not {train.precision}"
+            "under DeepSpeed's engine weights have an fp32 copy or are fp32: use precision bf16_master, fp16_master or fp32, "
+            f"not {train.precision}"
         )
     options = train.zero
     of = _shares(model, train.adaptation, train.lora_rank, train.world_size, options.reduce_bucket, options.persistence_threshold)
     flat = Weight("share", (of.share,), 1, False, False, True, FP32_BYTES)
     kept = states(train.optimizer, [flat], FP32_BYTES, device_steps=train.optimizer == "adamw_fused")
+    if train.sharding == "zero0":
+        return _stage0(train, whole, of)
     terms, host = _terms(train, whole, of, kept), kept.host_bytes
     if train.offload != "none":
-        terms, moved = moved_out(terms, "optimizer_states")
-        # fp32 gradients and what travels back lie there too.
-        host += moved + (FP32_BYTES + train.weight_bytes) * of.share
+        terms, _ = moved_out(terms, "optimizer_states")
+        host += kept.device_bytes + _master_on_host(train, of, pinned_bytes if cuda else int)
     if train.sharding == "zero3":
         return _stage3(train, whole, of, kept, terms, host)
-    return _stages_1_and_2(train, whole, of, kept, terms, host)
+    return _stages_1_and_2(train, whole, of, kept, terms, host + (_on_the_way(train, of, pinned_bytes if cuda else int)))
+
+
+def _master_on_host(train: TrainSpec, of: _Shares, kept: Callable[[int], int]) -> int:
+    """The fp32 copy, its gradients, and a share in the weights' dtype: of gradients in stage 3, of weights on their way back before it.
+
+    `kept`: what the host's allocator makes of bytes. Stage 3 does not pin its copy, and has gradients by sub-group.
+    """
+    share = kept(train.weight_bytes * of.share)
+    if train.sharding != "zero3":
+        return 2 * kept(FP32_BYTES * of.share) + share
+    groups = [SUB_GROUP] * (of.share // SUB_GROUP) + [of.share % SUB_GROUP]
+    return FP32_BYTES * of.share + sum(kept(FP32_BYTES * group) for group in groups) + share
+
+
+def _on_the_way(train: TrainSpec, of: _Shares, kept: Callable[[int], int]) -> int:
+    """Of the largest gradient; with several micro-batches each tensor's sum waits there too."""
+    if train.offload == "none":
+        return 0
+    summed = train.weight_bytes * max(of.own_first, of.own_last) if train.accumulation > 1 else 0
+    return kept(train.weight_bytes * of.largest) + summed
+
+
+def _stage0(train: TrainSpec, whole: Residents, of: _Shares) -> Sharding:
+    """The engine without ZeRO, around an optimizer of torch (`fp16/unfused_optimizer.py`). Adapters have the weights' dtype there."""
+    size = train.weight_bytes
+    terms, gradients, cast = _adapters_cast(train, whole.terms), _adapters_cast(train, whole.gradients), whole.master_gradients
+    if size < FP32_BYTES and not cast:  # of adapters: a copy is kept of them here only
+        copy = Term("master copy", ANY, "optimizer_states", FP32_BYTES * of.learned, "4·P", DEEPSPEED)
+        cast = (Term("gradients of the master copy", ANY, "gradients", FP32_BYTES * of.learned, "4·P", DEEPSPEED),)
+        terms = (*terms, copy)
+    laid = Term("gradients laid flat, to be summed", ANY, "temporaries", size * of.summed, "e·B", DEEPSPEED)
+    ends = moments_of({"gradients summed": (*terms, *gradients, laid)}, "backward")
+    updates = moments_of({"update": (*terms, *gradients, *cast, *whole.update)})
+    return Sharding(replace(whole, terms=terms, gradients=gradients), (*ends, *updates), {}, Leaves.WHOLE)
+
+
+def _adapters_cast(train: TrainSpec, terms: tuple[Term, ...]) -> tuple[Term, ...]:
+    """The engine makes fp32 adapters what the other weights are."""
+    return tuple(
+        replace(term, size_bytes=term.size_bytes * train.weight_bytes // FP32_BYTES) if " adapter " in term.name else term
+        for term in terms
+    )
 
 
 def _terms(train: TrainSpec, whole: Residents, of: _Shares, kept: States) -> tuple[Term, ...]:
     """Weights, all of one dtype, and what the share's update keeps."""
-    size = train.weight_bytes
-    plain = tuple(
-        replace(term, size_bytes=term.size_bytes * size // FP32_BYTES) if " adapter " in term.name else term
-        for term in whole.terms
-        if term.category != "optimizer_states"
-    )
+    plain = _adapters_cast(train, tuple(term for term in whole.terms if term.category != "optimizer_states"))
     master = Term("master copy of the share", ANY, "optimizer_states", FP32_BYTES * of.share, "4·S", DEEPSPEED)
     moments = Term("optimizer states of the share", ANY, "optimizer_states", kept.device_bytes, f"{kept.formula}, of S weights",
                    f"the slot optimizer: {train.optimizer}")  # fmt: skip
@@ -178,7 +237,7 @@ def _stages_1_and_2(train: TrainSpec, whole: Residents, of: _Shares, kept: State
     on_host = train.offload != "none"
     if on_host:
         extra = Term("gradient on its way to the host", ANY, "other_residents", size * of.largest, "e·the largest", DEEPSPEED)
-        terms, host = (*terms, extra), host + size * of.largest
+        terms = (*terms, extra)
     own_bytes = 0 if on_host else size * max(of.own_first, of.own_last)
     own = _gradients("gradients of the share's tensors", own_bytes, "e·S and the rest of divided tensors")
     updates = moments_of(_updates(train, terms, own, (of.share, min(of.largest, of.share)), kept))
@@ -188,12 +247,8 @@ def _stages_1_and_2(train: TrainSpec, whole: Residents, of: _Shares, kept: State
         full = _gradients("gradients not yet in the bucket", left, "e·P - e·B")
         first = replace(own, size_bytes=0 if on_host else size * of.own_first)
         ends = moments_of({"own gradients copied out": (*terms, full, bucket, first)}, "backward")
-        whole_gradients = tuple(
-            replace(term, size_bytes=term.size_bytes * size // FP32_BYTES) if " adapter " in term.name else term
-            for term in whole.gradients
-        )
         return Sharding(
-            replace(whole, terms=terms, gradients=whole_gradients, host_bytes=host),
+            replace(whole, terms=terms, gradients=_adapters_cast(train, whole.gradients), host_bytes=host),
             (*ends, *updates),
             {"backward:loss": (), "backward": (bucket,), "last": (bucket,)},
             Leaves.WHOLE,
@@ -212,13 +267,13 @@ def _stage3(train: TrainSpec, whole: Residents, of: _Shares, kept: States, terms
         terms, moved = moved_out(terms, "parameters")
         host += moved
     own = _gradients("gradients of the share", 0 if train.offload != "none" else size * of.share, "e·S, kept")
-    small = Term(
-        "weights never divided", ANY, "parameters", size * of.kept_whole, "e·those up to the persistence threshold", DEEPSPEED
-    )
-    terms = (*terms, small, _bucket(train, "other_residents"))
+    copied_whole = ranks > 1 or train.offload == "parameters"
+    small = Term("weights never divided", ANY, "parameters", size * of.kept_whole * copied_whole,
+                 "e·those up to the persistence threshold", DEEPSPEED)  # fmt: skip
+    terms = (*terms, small, _bucket(train, "gradients"))
 
     def gathered(elements: int) -> Term:
-        ahead = min(of.divided, elements + options.prefetch_bucket)
+        ahead = min(of.divided, elements + options.prefetch_bucket) * copied_whole
         return Term(
             "gathered weights", ANY, "parameters", size * ahead, "e·(those used again soon + prefetch_bucket_size)", DEEPSPEED
         )

@@ -30,7 +30,7 @@ def test_a_plan_shows_the_peak_by_cause_and_phase_and_what_fits(bench: Bench) ->
     rows = [line.split() for line in said.out.splitlines() if line.startswith(("0 ", "1 "))]
     assert rows[0][1] == "no"
     assert rows[1][1] == "yes"
-    assert rows[1][4] == "rule"
+    assert rows[1][5] == "rule"
     assert "fused: attention=sdpa_flash, " in said.out
     assert "nothing comparable in" in said.out
 
@@ -99,7 +99,7 @@ def test_explain_shows_the_published_figures_and_what_code_does(bench: Bench) ->
         (["--gpu", "h300"], "no GPU is called"),
         (["--gpu", "h100", "--gpu-memory", "80GB"], "give one"),
         (["--optimizer", "adam"], "no formulas for 'adam'"),
-        (["--sharding", "zero2"], "world size 1"),
+        (["--world-size", "8", "--sharding", "none"], "say which sharding"),
         (["--world-size", "8", "--sharding", "zero2"], "bf16_master"),
         (["--row", "3"], "--gpu or --gpu-memory gives more"),
         (["--figure", "plan.png"], "say --gpu or --gpu-memory"),
