@@ -16,7 +16,7 @@ from bench.audit.pasted import pasted
 from bench.audit.recognised import Recognised, recognise
 from bench.audit.switches import SWITCHES, Switch
 from bench.audit.whole import Audit
-from bench.plan.fits import CHECKPOINT_COST, OPTIMIZER_COST
+from bench.plan.fits import rule_cost
 from bench.plan.predict import peak_bytes
 from bench.plan.spec import PlanError
 from bench.records import Scalar
@@ -39,6 +39,8 @@ class Next:
     saved_bytes: int | None
     """Of the predicted peak; None where it is not modelled."""
     saved_share: float | None
+    rule_ratio: float
+    """Time of a step with it over that without, by the plan's rule; 1 where it is not modelled."""
     why_not_predicted: str | None
     gain: MeasuredGain | None
     setting: str
@@ -46,7 +48,7 @@ class Next:
     @property
     def worth(self) -> float:
         """By which they are ordered."""
-        faster = 1 - self.gain.ratio.value if self.gain is not None else 1 - _rule(self.change)
+        faster = 1 - self.gain.ratio.value if self.gain is not None else 1 - self.rule_ratio
         return faster + (self.saved_share or 0.0)
 
 
@@ -79,10 +81,10 @@ def advise(audit: Audit, store: Store | None) -> Advice:
         if not switch.off(found.filled):
             continue
         change = switch.change(found.filled)
-        saved, why_not = _saved(switch, change, plan, why)
+        saved, rule, why_not = _predicted(switch, change, plan, why)
         gain = gain_of(measured, now, change) if measured is not None else None
         share = saved / plan.peak_bytes if saved is not None and plan is not None else None
-        step = Next(switch, change, saved, share, why_not, gain, pasted(switch, change, found.filled, plan, audit))
+        step = Next(switch, change, saved, share, rule, why_not, gain, pasted(switch, change, found.filled, plan, audit))
         if (share or 0.0) >= LEAST_SHARE or (gain is not None and gain.promised):
             steps.append(step)
     steps.sort(key=lambda step: -step.worth)
@@ -90,20 +92,19 @@ def advise(audit: Audit, store: Store | None) -> Advice:
     return Advice(found, tuple(steps), plan, why, measured is not None and bool(measured.points), off)
 
 
-def _saved(switch: Switch, change: Mapping[str, str], plan: Modelled | None, why: str | None) -> tuple[int | None, str | None]:
+def _predicted(
+    switch: Switch, change: Mapping[str, str], plan: Modelled | None, why: str | None
+) -> tuple[int | None, float, str | None]:
+    """Bytes that go from the peak, the rule's ratio of times, and why there are none."""
     if plan is None:
-        return None, why
+        return None, 1.0, why
     if not switch.modelled:
-        return None, f"the memory model has no formulas for {switch.title}"
+        return None, 1.0, f"the memory model has no formulas for {switch.title}"
     try:
-        return plan.peak_bytes - peak_bytes(plan.model, with_change(plan.train, change)), None
+        after = with_change(plan.train, change)
+        return plan.peak_bytes - peak_bytes(plan.model, after), rule_cost(after) / rule_cost(plan.train), None
     except PlanError as error:
-        return None, str(error)
-
-
-def _rule(change: Mapping[str, str]) -> float:
-    """The plan's factor of time for a change, where nothing was measured."""
-    return CHECKPOINT_COST.get(change.get("checkpointing", "none"), 1.0) * OPTIMIZER_COST.get(change.get("optimizer", ""), 1.0)
+        return None, 1.0, str(error)
 
 
 def _sizes(audit: Audit) -> dict[str, Scalar]:

@@ -205,7 +205,7 @@ def _show(model: ModelSpec, train: TrainSpec, prediction: Prediction, all_terms:
     say(f"{model.name}, {train.seq_len} tokens, batch {train.batch}, {train.precision}, {_gpus(train)}")
     say()
     moments, peak = prediction.moments, prediction.peak
-    unit, size, decimal = ("GiB", GIB, "GB") if peak.size_bytes >= GIB else ("MiB", 2**20, "MB")
+    unit, size = ("GiB", GIB) if peak.size_bytes >= GIB else ("MiB", 2**20)
     heads = (f"{unit} at the highest of", *(moment.phase for moment in moments))
     rows = []
     for cause in CAUSES:
@@ -215,8 +215,7 @@ def _show(model: ModelSpec, train: TrainSpec, prediction: Prediction, all_terms:
     rows.append(("sum", *(f"{moment.size_bytes / size:.2f}" for moment in moments)))
     say(table(heads, rows, right=range(1, len(heads))))
     say()
-    thousands = 1e9 if decimal == "GB" else 1e6
-    say(f"peak {peak.size_bytes / size:.2f} {unit} ({peak.size_bytes / thousands:.2f} {decimal}) in {peak.phase}: {peak.name}")
+    say(f"peak {peak.size_bytes / size:.2f} {unit} ({peak.size_bytes / 1e9:.2f} GB) in {peak.phase}: {peak.name}")
     if prediction.host_bytes:
         say(f"host memory for this GPU {prediction.host_bytes / GIB:.2f} GiB")
     if all_terms:

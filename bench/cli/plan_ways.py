@@ -8,12 +8,15 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from bench.cli.terminal import note, say, table
+from bench.cli.fitting import folded_table, paragraph, terminal_columns
+from bench.cli.terminal import note, say
 from bench.errors import StoreError
 from bench.plan.costs import MeasuredStep
-from bench.plan.fits import FUSED, Choice, rule_factors
+from bench.plan.fits import FUSED, Choice, rule_additions, rule_factors
 
 GIB = 2**30
+LEAST_ADDED = 0.005
+SET_ASIDE = "5 % of the peak and 0.6 GiB for the context set aside"
 FUSED_KERNELS = tuple(slot for slot in FUSED if slot != "optimizer")
 
 
@@ -37,27 +40,34 @@ def show(ways: Sequence[Choice], memory: int, database: str) -> None:
     """What fits, a way a line, with what its cost rests on."""
     named = [tuple(change for change in way.changes if change.partition("=")[0] in FUSED_KERNELS) for way in ways]
     common = max(named, key=lambda kernels: (len(kernels) > 1, named.count(kernels)))
+    room, offloaded = terminal_columns(), any(way.host_bytes for way in ways)
     say()
-    say(f"what fits into {memory / GIB:.1f} GiB (5 % of the peak and 0.6 GiB for the context set aside), by expected cost")
+    if any(way.fits for way in ways):
+        say(paragraph(f"what fits into {memory / GIB:.1f} GiB ({SET_ASIDE}), by expected cost", room))
+    else:
+        say(paragraph(f"nothing here fits into {memory / GIB:.1f} GiB ({SET_ASIDE}); what needs least", room))
     lines = []
     for index, (way, kernels) in enumerate(zip(ways, named, strict=True)):
         shorter = len(common) > 1 and kernels == common
         switched = [*(["fused"] if shorter else kernels), *(change for change in way.changes if change not in kernels)]
         lines.append(
             (
-                str(index), "yes" if way.fits else "no", f"{way.peak_bytes / GIB:.2f}", f"{way.cost:.2f}", _evidence(way),
+                str(index), "yes" if way.fits else "no", f"{way.peak_bytes / GIB:.2f}",
+                *([f"{way.host_bytes / GIB:.2f}"] if offloaded else []), f"{way.cost:.2f}", _evidence(way),
                 "-" if way.longest_context is None else str(way.longest_context),
                 "-" if way.largest_batch is None else str(way.largest_batch), ", ".join(switched) or "as asked for",
             )
         )  # fmt: skip
-    heads = ("row", "fits", "peak GiB", "cost", "by", "longest context", "largest batch", "switched on")
-    say(table(heads, lines, right=(2, 3, 5, 6), widest=200))
+    heads = ("row", "fits", "peak GiB", *(["host GiB"] if offloaded else []), "cost", "by", "longest context", "largest batch",
+             "switched on")  # fmt: skip
+    numbers = [index for index, head in enumerate(heads) if head not in ("row", "fits", "by", "switched on")]
+    say(folded_table(heads, lines, room, right=numbers, widest=200))
     if len(common) > 1:
-        say(f"fused: {', '.join(common)}")
+        say(paragraph(f"fused: {', '.join(common)}", room))
     if ways[0].train.adaptation == "full" and any(way.train.adaptation == "lora" for way in ways):
         say(f"adaptation=lora: adapters of rank {ways[0].train.lora_rank} learn, the model's own weights do not")
     for words in _about_costs(ways, database):
-        say(words)
+        say(paragraph(words, room))
 
 
 def _evidence(way: Choice) -> str:
@@ -67,12 +77,14 @@ def _evidence(way: Choice) -> str:
 
 
 def _about_costs(ways: Sequence[Choice], database: str) -> Iterator[str]:
-    factors = {name: factor for way in ways if way.measured is None for name, factor in rule_factors(way.train) if factor != 1}
+    ruled = [way.train for way in ways if way.measured is None]
+    factors = {name: f"{factor:.2f}" for train in ruled for name, factor in rule_factors(train) if factor != 1}
+    added = {name: f"+{addition:.2f}" for train in ruled for name, addition in rule_additions(train) if addition >= LEAST_ADDED}
     yield "cost: expected time of a step, 1 for the plainest way; by the rule: " + (
-        ", ".join(f"{name} {factor:.2f}" for name, factor in factors.items()) or "1 for each technique here"
+        ", ".join(f"{name} {words}" for name, words in {**factors, **added}.items()) or "1 for each technique here"
     )
     if step := next((way.measured for way in ways if way.measured is not None), None):
         gpus = "" if step.world_size == 1 else f" on each of {step.world_size} GPUs"
         yield f"measured: {step.model}, {step.seq_len} tokens, batch {step.batch}{gpus}, the nearest that {database} has"
     else:
-        yield f"measured: nothing comparable in {database}; `bench run` and `bench db import` bring training steps"
+        yield f"measured: none of these ways at a comparable size in {database}; `bench run` and `bench db import` bring training steps"

@@ -2,14 +2,15 @@
 
 Tokens per second compare ways only on common ground: one model and GPU, at one length, batch and number of GPUs. The ground that is nearest
 to what is planned and has two ways or more of those offered decides: their measured times are put on the scale of the rule that holds for
-ways without rows, so that both can stand in one order.
+ways without rows, so that both can stand in one order. Where the ground has other sizes than the plan, what is carried over is by how much
+a way was dearer there than its rule; what is many times smaller or larger says nothing of it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from bench.plan.spec import MODELLED, ModelSpec, TrainSpec
@@ -17,6 +18,8 @@ from bench.plan.weights import parameters
 
 WAYS = (*MODELLED, "sharding", "offload")
 """What tells one way to train from another, by the fields of a TrainSpec."""
+COMPARABLE_PARAMETERS, COMPARABLE_TOKENS = 10, 16
+"""Times by which a measured model, or its micro-batch, may be smaller or larger than what is planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,9 @@ class Costs:
     def of(self, train: TrainSpec) -> float:
         """Measured, else by the rule."""
         step = self.step(train)
-        return self.rule(train) if step is None else 1 / step.tokens_per_s / self.s_per_token
+        if step is None:
+            return self.rule(train)
+        return self.rule(train) * _s_per_rule(step, train, self.rule) / self.s_per_token
 
 
 def costs(
@@ -75,19 +80,19 @@ def costs(
 ) -> Costs:
     """By the nearest ground with two of the offered ways, else with one, else by the rule alone. `gpu`: by name, None for any."""
     grounds: dict[tuple[str, str, int, int, int, int], dict[tuple[str, ...], MeasuredStep]] = {}
-    for step in (step for step in steps if step.dropout == asked.dropout):
+    ours = parameters(model)
+    for step in (step for step in steps if step.dropout == asked.dropout and _comparable(step, ours, asked)):
         grounds.setdefault(step.ground, {})[tuple(step.ways[name] for name in WAYS)] = step
     ways = {_way(train): train for train in offered}
     known = [found for found in grounds.values() if ways.keys() & found.keys()]
     if not known:
         return Costs(rule)
-    ours = parameters(model)
 
     def order(found: Mapping[tuple[str, ...], MeasuredStep]) -> tuple[bool, tuple[float, ...]]:
         return len(ways.keys() & found.keys()) < 2, _distance(next(iter(found.values())), model, ours, asked, gpu)
 
     nearest = min(known, key=order)
-    scales = [1 / nearest[way].tokens_per_s / rule(train) for way, train in ways.items() if way in nearest]
+    scales = [_s_per_rule(nearest[way], train, rule) for way, train in ways.items() if way in nearest]
     return Costs(rule, nearest, median(scales))
 
 
@@ -99,6 +104,20 @@ def same_gpu(name: str, measured: str) -> bool:
 
 def _way(train: TrainSpec) -> tuple[str, ...]:
     return tuple(getattr(train, name) for name in WAYS)
+
+
+def _s_per_rule(step: MeasuredStep, train: TrainSpec, rule: Callable[[TrainSpec], float]) -> float:
+    """Of a token, in what the rule says of this way at the step's own sizes."""
+    there = replace(train, seq_len=step.seq_len, batch=step.batch, accumulation=step.accumulation, world_size=step.world_size)
+    return 1 / step.tokens_per_s / rule(there)
+
+
+def _comparable(step: MeasuredStep, ours: int, asked: TrainSpec) -> bool:
+    tokens = step.seq_len * step.batch / (asked.seq_len * asked.batch)
+    return (
+        max(step.parameters / ours, ours / step.parameters) <= COMPARABLE_PARAMETERS
+        and max(tokens, 1 / tokens) <= COMPARABLE_TOKENS
+    )
 
 
 def _distance(step: MeasuredStep, model: ModelSpec, ours: int, asked: TrainSpec, gpu: str | None) -> tuple[float, ...]:

@@ -1,10 +1,10 @@
 """What fits, and what it is expected to cost: combinations by what was measured of them, else by a rule that is written down here.
 
 The rule is a factor of time for what is computed again, by its share of a step's FLOPs (a full second forward is one part in three more),
-and for what is sent. What is done once a step or once a micro-batch, however many tokens there are, is added: it takes a time that grows with
-the model as the time of a token does, so it is told in tokens, as steps of a 1B and an 8B model took them on an H200 beside 16 cores, and
-weighs less the more tokens there are. Fused kernels count as 1 although they are faster, since all that is offered has them. Measured steps
-take the rule's place where they can be compared (`costs.py`). What changes what is learned comes after everything that does not.
+and for what is sent. What is done once a step or once a micro-batch, however many tokens there are, is added: it takes a time that grows
+with the model as the time of a token does, so it is told in tokens, as steps of a 1B and an 8B model took them on an H200 beside 16 cores,
+and weighs less the more tokens there are. Fused kernels count as 1 although they are faster, since all that is offered has them. Measured
+steps take the rule's place where they can be compared (`costs.py`). What changes what is learned comes after everything that does not.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ SHARDING_COST: Mapping[str, float] = {
 }
 OFFLOAD_TOKENS: Mapping[str, int] = {"none": 0, "optimizer": 24_000, "optimizer_ao": 7_000, "parameters": 24_000}
 """In whose time all weights are updated on the host, with the way there and back."""
+BESIDES_TOKENS = 300
+"""In whose time a step of a few tokens is done: weights are read, and torch's fused update runs; by their bytes and the bandwidth."""
 CARRYING_TOKENS = 6_000
 """In whose time offloaded weights come to the GPU twice in a micro-batch: 4 bytes each over PCIe 5; not measured."""
 ALONE = (("none", "none"), ("none", "optimizer_ao"), ("zero2", "optimizer"), ("zero3", "parameters"), ("fsdp2", "parameters"))
@@ -210,9 +212,10 @@ def rule_factors(train: TrainSpec) -> tuple[tuple[str, float], ...]:
 
 def rule_additions(train: TrainSpec) -> tuple[tuple[str, float], ...]:
     """Technique to the time that it adds to a step of 1. Updates are shared out with the states; adapters are updated in no time."""
-    micro_batch = train.seq_len * train.batch
+    tokens = train.seq_len * train.batch
+    step, micro_batch = tokens * train.accumulation + BESIDES_TOKENS, tokens + BESIDES_TOKENS / train.accumulation
     shares = train.world_size if train.sharding not in ("none", "ddp", "zero0") else 1
-    of_update = (train.adaptation == "full") / (micro_batch * train.accumulation * shares)
+    of_update = (train.adaptation == "full") / (step * shares)
     passes = 2 + 3 * (CHECKPOINT_COST[train.checkpointing] - 1)
     carrying = CARRYING_TOKENS / micro_batch if train.offload == "parameters" else 0.0
     return (

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from bench.plan.optimizers import states
 from bench.plan.residents import ANY, Residents
-from bench.plan.shares import Leaves, Sharding, moments_of, moved_out, shared_out
+from bench.plan.shares import Leaves, Sharding, moments_of, moved_out, one_of, shared_out
 from bench.plan.spec import ModelSpec, PlanError, TrainSpec
 from bench.plan.terms import Term
 from bench.plan.weights import Weight, weights
@@ -75,9 +75,9 @@ def _shards(
     )
     terms = shared_out(wide, ranks, "parameters")
     source = f"the slot optimizer: {train.optimizer}"
-    moments = Term("optimizer states of the share", ANY, "optimizer_states", kept.device_bytes, f"({kept.formula})/{ranks}", source)
+    moments = Term("optimizer states of the share", ANY, "optimizer_states", kept.device_bytes, one_of(ranks, kept.formula), source)
     gradients = tuple(replace(t, size_bytes=t.size_bytes * shard_bytes // size) for t in whole.gradients)
-    update = Term("update", ANY, "temporaries", kept.update_bytes, f"({kept.update_formula})/{ranks}", source)
+    update = Term("update", ANY, "temporaries", kept.update_bytes, one_of(ranks, kept.update_formula), source)
     return (*terms, moments), shared_out(gradients, ranks, "gradients"), (update,), kept.host_bytes
 
 

@@ -94,8 +94,9 @@ def _notes_of_sharding(train: TrainSpec) -> tuple[str, ...]:
         ]
     if train.sharding in ("zero1", "zero2", "zero3"):
         bucket = train.zero.reduce_bucket
+        size = bucket * train.weight_bytes / 2**30
         found.append(
-            f"buckets hold {bucket:,} weights, so {bucket * train.weight_bytes / 2**30:.2f} GiB each, whatever the model's size; "
+            f"buckets hold {bucket / 1e6:g} million weights, so {size:.2f} GiB each, whatever the model's size; "
             "not in it: the copy of a bucket in which two shares meet"
         )
     return tuple(found)

@@ -41,10 +41,15 @@ class Sharding:
         return next((self.during[moment] for moment in moments if moment in self.during), ())
 
 
+def one_of(ranks: int, formula: str) -> str:
+    """The formula of one rank's share."""
+    return formula if ranks == 1 else f"({formula})/{ranks}"
+
+
 def shared_out(terms: tuple[Term, ...], ranks: int, category: str) -> tuple[Term, ...]:
     """Terms of a category divided among ranks."""
     return tuple(
-        replace(term, size_bytes=-(-term.size_bytes // ranks), formula=f"({term.formula})/{ranks}")
+        replace(term, size_bytes=-(-term.size_bytes // ranks), formula=one_of(ranks, term.formula))
         if term.category == category
         else term
         for term in terms

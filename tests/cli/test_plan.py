@@ -32,7 +32,7 @@ def test_a_plan_shows_the_peak_by_cause_and_phase_and_what_fits(bench: Bench) ->
     assert rows[1][1] == "yes"
     assert rows[1][5] == "rule"
     assert "fused: attention=sdpa_flash, " in said.out
-    assert "nothing comparable in" in said.out
+    assert "none of these ways at a comparable size in" in said.out
 
 
 def test_what_fits_is_ordered_by_imported_published_steps_and_says_which_and_where(bench: Bench, tmp_path: Path) -> None:

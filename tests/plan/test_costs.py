@@ -103,6 +103,28 @@ def test_a_ground_with_two_of_the_ways_goes_before_a_nearer_one_with_one() -> No
     assert found.of(FULL) / found.of(PLAIN) == pytest.approx(9000 / 7000)
 
 
+def test_what_a_way_was_dearer_than_its_rule_is_carried_over_to_other_sizes() -> None:
+    eight = replace(PLAIN, optimizer="adamw8bit_bnb")
+
+    def of(asked: TrainSpec, eight_tokens_per_s: float) -> tuple[float, float]:
+        here = [replace(train, seq_len=asked.seq_len) for train in (PLAIN, eight)]
+        found = costs([step(PLAIN, 8000), step(eight, eight_tokens_per_s)], LLAMA, asked, None, here, rule_cost)
+        return found.of(here[0]), found.of(here[1])
+
+    as_ruled = 8000 / rule_cost(eight)
+    assert of(ASKED, as_ruled) == pytest.approx((1.0, rule_cost(eight)))
+    short = replace(ASKED, seq_len=512)
+    assert of(short, as_ruled) == pytest.approx((1.0, rule_cost(replace(eight, seq_len=512))))
+    plain, dearer = of(short, as_ruled / 2)
+    assert dearer / plain == pytest.approx(2 * rule_cost(replace(eight, seq_len=512)))
+
+
+@pytest.mark.parametrize("changes", [{"parameters": parameters(LLAMA) // 11}, {"seq_len": 128}, {"batch": 64}])
+def test_steps_of_quite_another_size_say_nothing(changes: dict[str, Any]) -> None:
+    assert expected(step(PLAIN, 8000), step(FULL, 6000)).step(PLAIN) is not None
+    assert expected(step(PLAIN, 8000, **changes), step(FULL, 6000, **changes)).step(PLAIN) is None
+
+
 def test_steps_with_other_dropout_say_nothing() -> None:
     assert expected(step(PLAIN, 8000, dropout=0.1)).step(PLAIN) is None
 
