@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.cli.terminal import note, say, say_json, table
+from bench.cli.fitting import folded_table, terminal_columns
+from bench.cli.terminal import note, say, say_json
 
 if TYPE_CHECKING:
     from bench.plan.validate import Comparison, Measured
@@ -145,7 +146,7 @@ def _show(lines: Sequence[Comparison]) -> None:
              f"{line.measured.peak_bytes / GIB:.2f}", _percent(line.error), _percent(line.foretold_error), verdict, causes)
         )  # fmt: skip
     heads = ("case", "trained with", "part", "predicted GiB", "measured GiB", "error", "foretold", "verdict", "causes that are off")
-    say(table(heads, rows, right=[3, 4, 5, 6], widest=110))
+    say(folded_table(heads, rows, terminal_columns(), right=[3, 4, 5, 6], widest=110))
     say()
     for entry in summaries(lines):
         say(
