@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
 
+from bench.catalogue.shipped import read_shipped
 from bench.errors import HarnessError
 from bench.records import Scalar
 
@@ -51,10 +52,8 @@ class ModelShape:
 
 def read_models() -> Mapping[str, ModelShape]:
     """All shapes by name, in the order of the file."""
-    import yaml
-
     path = Path(__file__).parent.with_name("models.yaml")
-    table = yaml.safe_load(path.read_text(encoding="utf-8"))
+    table = read_shipped(path)
     required = {entry.name for entry in fields(ModelShape) if entry.default is MISSING} - {"name"}
     shapes = {}
     for name, entry in table.items():

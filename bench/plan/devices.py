@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from bench.catalogue.shipped import read_shipped
 from bench.plan.residents import CUBLAS_BYTES, CUBLAS_BYTES_BEFORE_9
 from bench.plan.spec import PlanError
 
@@ -34,9 +35,7 @@ class Gpu:
 
 def gpus() -> Mapping[str, Gpu]:
     """By name, in the order of the file."""
-    import yaml
-
-    table = yaml.safe_load(Path(__file__).with_name("devices.yaml").read_text(encoding="utf-8"))
+    table = read_shipped(Path(__file__).with_name("devices.yaml"))
     return MappingProxyType({name: _gpu(entry) for name, entry in table.items()})
 
 

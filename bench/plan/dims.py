@@ -10,6 +10,7 @@ A formula is a sum of products: `2·h·t + 4·t`.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +26,20 @@ class Dims:
 
     def size(self, formula: str) -> int:
         """Bytes of a formula; raises KeyError for a symbol without a value."""
-        return sum(math.prod(self._factor(factor) for factor in product.strip().split("·")) for product in formula.split("+"))
+        values = self.values
+        total = 0
+        for number, symbols in _products(formula):
+            for symbol in symbols:
+                number *= values[symbol]
+            total += number
+        return total
 
-    def _factor(self, text: str) -> int:
-        return int(text) if text.isdigit() else self.values[text]
+
+@functools.cache
+def _products(formula: str) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """The number and the symbols of each product: one search computes the same few formulas thousands of times."""
+    products = [product.strip().split("·") for product in formula.split("+")]
+    return tuple(
+        (math.prod(int(one) for one in factors if one.isdigit()), tuple(one for one in factors if not one.isdigit()))
+        for factors in products
+    )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.catalogue.shipped import read_shipped
 from bench.plan.predict import peak_bytes
 from bench.plan.rounding import needed_bytes
 from bench.plan.spec import DEFAULTS, ModelSpec, PlanError, TrainSpec, model_named
@@ -98,10 +99,7 @@ def _read(part: str, entry: Mapping[str, Any]) -> Configuration:
 
 
 def _table() -> dict[str, Any]:
-    import yaml
-
-    table: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("grid.yaml").read_text(encoding="utf-8"))
-    return table
+    return read_shipped(Path(__file__).with_name("grid.yaml"))
 
 
 def suites(grid: Sequence[Configuration]) -> Iterator[tuple[str, str]]:

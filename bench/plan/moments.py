@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from bench.plan.dims import Dims
 from bench.plan.layer import INPUT, decoder_layer, dims_of, last_norm
@@ -25,6 +26,15 @@ from bench.plan.sources import source_of
 from bench.plan.spec import ModelSpec, TrainSpec
 from bench.plan.tape import CHECKPOINT, GRADIENT, SAVED, Alive, Replay, Tape
 from bench.plan.terms import Moment, Term
+
+_SIZE = attrgetter("size")
+
+
+def _in_its_phase(moment: Moment) -> Moment:
+    """Its terms as of its phase."""
+    return replace(
+        moment, terms=tuple(term if term.phase == moment.phase else replace(term, phase=moment.phase) for term in moment.terms)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +145,7 @@ class Step:
         for moment in self.sharding.updates:
             if moment.phase not in found or moment.size_bytes > found[moment.phase].size_bytes:
                 found[moment.phase] = moment
-        return tuple(found.values())
+        return tuple(map(_in_its_phase, found.values()))
 
     def highest_bytes(self) -> int:
         """The peak, without the allocator's rounding."""
@@ -276,7 +286,7 @@ class Step:
         kinds = (f"{phase}:{place}", *((f"{phase}:layer",) if place.endswith("layer") else ()))
         during = self.sharding.at(*kinds, "last" if place == "embedding" else phase)
         size = sum(term.size_bytes for term in (*resident, *during)) + replay.highest
-        size += sum(alive.size for group in (*left, shared) for alive in group)
+        size += sum(sum(map(_SIZE, group)) for group in (*left, shared))
         return _Candidate(name, phase, size, (*resident, *during), left, (*replay.at_highest, *shared))
 
     def _moment(self, of: _Candidate) -> Moment:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bench.plan.dims import Dims
 from bench.plan.optimizers import States, states
@@ -36,13 +36,10 @@ class Residents:
     host_bytes: int
 
     def updates(self) -> list[Moment]:
-        """The moments from the end of the backward on."""
+        """The moments from the end of the backward on; their terms still have the phases that they are known by."""
         ready = (*self.terms, *(self.master_gradients or self.gradients))
         moments = {"update": (*ready, *self.update), "gradients cast for the master copy": (*ready, *self.last_gradient)}
-        return [
-            Moment(name, "optimizer", tuple(replace(term, phase="optimizer") for term in alive if term.size_bytes))
-            for name, alive in moments.items()
-        ]
+        return [Moment(name, "optimizer", tuple(term for term in alive if term.size_bytes)) for name, alive in moments.items()]
 
 
 def residents(model: ModelSpec, train: TrainSpec, dims: Dims, *, workspace_bytes: int) -> Residents:
