@@ -37,6 +37,7 @@ def comparison_data(comparison: Comparison, answer: Answer) -> dict[str, Any]:
         "first": _side(comparison.first),
         "second": _side(comparison.second),
         "banners": list(comparison.banners),
+        "news": list(comparison.news),
         "environment": [asdict(difference) for difference in comparison.environment],
         "mass_shift": asdict(comparison.mass_shift) if comparison.mass_shift else None,
         "totals": [asdict(total) for total in comparison.totals],

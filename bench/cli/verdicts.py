@@ -146,19 +146,28 @@ def _quiet(verdict: Verdict) -> bool:
 
 def alarm_lines(verdict: Verdict, name: str) -> list[str]:
     """Whom to ask about a row of a night, a line each; nothing for a row that raises no alarm."""
+    if verdict.alarm is None:
+        return []
+    bisect = [f"  {verdict.alarm.bisect}"] if verdict.alarm.bisect else []
+    return [*alarm_heads(verdict, name), *alarm_facts(verdict), *bisect]
+
+
+def alarm_heads(verdict: Verdict, name: str) -> list[str]:
+    """What an alarm says of the row itself."""
+    seen = ", measured again in turn" if verdict.confirmed_in else ", by the nights alone" if verdict.screening else ""
+    lines = [f"{verdict.word}: {name}, {verdict.series.metric}{_change(verdict)}{seen}"]
+    return [*lines, f"  {verdict.reason}"] if verdict.kind == "status" else lines
+
+
+def alarm_facts(verdict: Verdict) -> list[str]:
+    """What an alarm says of what has changed since the last good night: the same for all rows with one cause."""
     from bench.judge.decided import PROVISIONAL
 
     alarm = verdict.alarm
     if alarm is None:
         return []
-    told, within = _ratio(verdict.ratio)
-    numbers = (
-        f" {told} ({within}, n {verdict.first.n}/{verdict.second.n})" if verdict.ratio and verdict.ratio.interval else f" {told}"
-    )
-    seen = ", measured again in turn" if verdict.confirmed_in else ", by the nights alone" if verdict.screening else ""
-    lines = [f"{verdict.word}: {name}, {verdict.series.metric}{'' if verdict.kind == 'status' else numbers}{seen}"]
     again = f"; measured again in run {verdict.confirmed_in[:13]}" if verdict.confirmed_in else ""
-    lines.append(f"  last good night {alarm.since[:16]}{again}")
+    lines = [f"  last good night {alarm.since[:16]}{again}"]
     lines += [f"  {note}" for note in verdict.notes if note.startswith(PROVISIONAL)]
     lines += [f"  {line}" for line in (*alarm.versions, *alarm.commits)]
     if alarm.more_commits:
@@ -166,8 +175,23 @@ def alarm_lines(verdict: Verdict, name: str) -> list[str]:
     if not alarm.versions:
         lines.append("  nothing under test has changed since")
     lines += [f"  environment: {fact}" for fact in alarm.environment]
-    lines.append(f"  machine: {alarm.machine}")
-    return [*lines, f"  {alarm.bisect}"] if alarm.bisect else lines
+    return [*lines, f"  machine: {alarm.machine}"]
+
+
+def _change(verdict: Verdict) -> str:
+    """What an alarm says of the numbers: the ratio with its interval; without one the numbers too, since a byte is no ratio."""
+    if verdict.kind == "status":
+        first, second = verdict.first.outcome, verdict.second.outcome
+        return f": {second} on both sides" if first == second else f": {first} → {second}"
+    told, within = _ratio(verdict.ratio)
+    if verdict.ratio is not None and verdict.ratio.interval is not None:
+        return f" {told} ({within}, n {verdict.first.n}/{verdict.second.n})"
+    before, after, metric = verdict.first.median, verdict.second.median, verdict.series.metric
+    if before is None or after is None:
+        return f" {told}"
+    sides = _number(before, metric), _number(after, metric)
+    apart = f", {'+' if after > before else '-'}{_number(abs(after - before), metric)}" if sides[0] == sides[1] else ""
+    return f" {told} ({sides[0]} → {sides[1]}{apart})"
 
 
 def waiting_lines(comparison: Comparison, *, everything: bool) -> list[str]:

@@ -7,7 +7,7 @@ not be judged is ever reported as fine.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,6 +15,7 @@ from bench.judge.compare import Comparison
 from bench.judge.screen import Sight
 from bench.judge.thresholds import RULES, Manner
 from bench.judge.verdict import READER_WORDS, Kind, Verdict, Word
+from bench.records import Status
 
 FINE, SOMETHING_WORSE, COULD_NOT_JUDGE = 0, 1, 3
 
@@ -77,15 +78,19 @@ def _decided(comparison: Comparison, fail_on: FailOn) -> tuple[int, str]:
         return COULD_NOT_JUDGE, "no row could be judged: " + _why_not(verdicts)
     if fail_on is FailOn.NEVER:
         return FINE, "asked never to fail"
+    spoilt = {_row(verdict) for verdict in verdicts if _spoilt(verdict)}
+    of = len(spoilt | {_row(verdict) for verdict in judged})
+    if spoilt and 2 * len(spoilt) >= of:
+        return COULD_NOT_JUDGE, f"{len(spoilt)} of {of} rows are invalid: measured under conditions that forbid using them"
     open_ = [v for v in verdicts if v.word in (Word.AMBIGUOUS, Word.INSUFFICIENT) and not _unremarkable(v)]
     if fail_on is FailOn.AMBIGUOUS and open_:
         return SOMETHING_WORSE, f"{_rows(open_)} ambiguous or insufficient"
     cut_off = [v for v in verdicts if v.word is Word.MISSING and not v.counts and "stopped before it" in v.reason]
     if cut_off:
         return COULD_NOT_JUDGE, f"{_rows(cut_off)} missing because the run is not whole"
-    return FINE, f"nothing is worse among {len(judged)} judged rows" + (
-        f"; {learning} series are still learning" if learning else ""
-    )
+    more = [f"{_rows(spoilt)} invalid"] if spoilt else []
+    more += [f"{learning} series are still learning"] if learning else []
+    return FINE, "; ".join((f"nothing is worse among {len(judged)} judged rows", *more))
 
 
 def _first_turns(comparison: Comparison) -> bool:
@@ -117,7 +122,17 @@ def _says_something(verdict: Verdict) -> bool:
     return verdict.word in (Word.WORSE, Word.BETTER, Word.SAME, Word.AMBIGUOUS)
 
 
-def _rows(verdicts: Sequence[Verdict]) -> str:
+def _spoilt(verdict: Verdict) -> bool:
+    """Whether a row ran on one side and is of no use on the other, all of its trials being invalid."""
+    ran = any(str(Status.OK) in side.outcome.split() for side in (verdict.first, verdict.second))
+    return verdict.kind is Kind.STATUS and verdict.word is Word.INVALID and ran
+
+
+def _row(verdict: Verdict) -> tuple[str, str]:
+    return verdict.series.case_key, verdict.series.arm
+
+
+def _rows(verdicts: Collection[object]) -> str:
     return f"{len(verdicts)} row{' is' if len(verdicts) == 1 else 's are'}"
 
 

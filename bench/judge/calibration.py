@@ -171,11 +171,9 @@ def limits(events: int, trials: int) -> tuple[float, float]:
     """The rates below and above which `events` in `trials` would be seen in less than 5 % of cases, by Poisson's law: rates are small."""
 
     def at_most(most: int, rate: float) -> float:
-        term = total = math.exp(-rate * trials)
-        for k in range(most):
-            term *= rate * trials / (k + 1)
-            total += term
-        return total if most >= 0 else 0.0
+        # By logarithms: e to minus some hundreds is nothing, and all that is multiplied with it.
+        mean = rate * trials
+        return math.fsum(math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(most + 1))
 
     def where(most: int, wanted: float) -> float:
         low, high = 0.0, 1.0

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field, replace
 from bench.judge.environment_diff import Difference, compared_environments, differences, environments_of, gpus
 from bench.judge.evidence import Evidence, TrialRow
 from bench.judge.intervals import adjusted
+from bench.judge.news import other_harness
 from bench.judge.scatter import scatter
+from bench.judge.sides import ASIDE
 from bench.judge.statuses import Counts, judge_statuses, leading, outcome
 from bench.judge.thresholds import CROWDED, CYCLES, RULES, SPEED, TIME
 from bench.judge.totals import MassShift, Total, mass_shift, totals
@@ -52,6 +54,8 @@ class Comparison:
     """Of a night without the GPU of earlier ones: what that means. It is not judged then, whatever its rows say."""
     first_on: str | None = None
     """Of a night on a CPU that no earlier one was measured on: which it is. All its rows begin to learn."""
+    news: tuple[str, ...] = ()
+    """Of a night: what a maintainer has to hear even where nothing is worse, on the first morning of it. In the banners as well."""
 
     def count(self) -> Counter[str]:
         """Rows by the reader's words."""
@@ -93,7 +97,7 @@ def compare(first: Evidence, second: Evidence, *, noise: Mapping[str, Noise] | N
     for key, rows in before.items():
         into = canary_work if first.is_canary(key[0]) else work
         others = after.get(key)
-        if others is None and (other := same_but_version.get(_identity(cases[key[0]], key[1]))) is not None:
+        if others is None and (other := same_but_version.get(identity(cases[key[0]], key[1]))) is not None:
             matched.add(other)
             into.done.append(_changed(cases[other[0]], other, rows, after[other]))
         elif others is None:
@@ -124,13 +128,13 @@ def _grouped(evidence: Evidence) -> dict[Key, list[TrialRow]]:
     return groups
 
 
-def _identity(case: Case, arm: str) -> str:
+def identity(case: Case, arm: str) -> str:
     """The same for all versions of a workload."""
     return fingerprint([{**case.point_data(), "workload_version": None, "subject": dict(case.subject)}, arm])
 
 
 def _by_identity(groups: Iterable[Key], cases: Mapping[str, Case]) -> dict[str, Key]:
-    return {_identity(cases[key[0]], key[1]): key for key in groups}
+    return {identity(cases[key[0]], key[1]): key for key in groups}
 
 
 def _series(case: Case, key: Key, metric: str, row: TrialRow) -> Series:
@@ -149,8 +153,18 @@ _NO_ROWS = SideReading(0, None, "no rows")
 
 
 def _changed(case: Case, key: Key, before: Sequence[TrialRow], after: Sequence[TrialRow]) -> Verdict:
-    reason = f"the workload {case.workload} has version {case.workload_version} now: what it measures means something else"
+    reason = changed_workload(case)
     return Verdict(_series(case, key, STATUS, after[0]), Word.CHANGED, Kind.STATUS, reason, _side(before), _side(after))
+
+
+def changed_workload(case: Case) -> str:
+    """Why a case is not held against one of an earlier version of its workload."""
+    return f"the workload {case.workload} has version {case.workload_version} now: what it measures means something else"
+
+
+def changed_method(before: int, after: int) -> str:
+    """Why a row is not held against one that was measured in another way."""
+    return f"measured by method {before} and {after}: the harness changed, not the subject"
 
 
 def _missing(case: Case, key: Key, rows: Sequence[TrialRow], first: Evidence, second: Evidence) -> Verdict:
@@ -172,12 +186,16 @@ def _new(case: Case, key: Key, rows: Sequence[TrialRow]) -> Verdict:
 
 
 def same_question(first: Sequence[Run], second: Sequence[Run]) -> bool:
-    """Whether two sides were asked for the same cases: the same suites as they were expanded, with the same filters and shards."""
+    """Whether two sides were asked for the same cases: the same suites as they were expanded, with the same filters and shards.
 
-    def asked(runs: Sequence[Run]) -> set[str]:
-        return {fingerprint([run.suite_data, run.options.get("filters"), run.options.get("shard"), run.device]) for run in runs}
+    What looked at some rows of a run again was not asked for the others.
+    """
 
-    return asked(first) == asked(second)
+    def asked(run: Run) -> str:
+        again = run.reason if run.reason in ASIDE else None
+        return fingerprint([run.suite_data, run.options.get("filters"), run.options.get("shard"), run.device, again])
+
+    return {asked(run) for run in first} == {asked(run) for run in second}
 
 
 def _pair(
@@ -206,7 +224,7 @@ def _pair(
         a, b = ([row for row in rows if row.hard_hash == hard_hash] for rows in (before, after))
         methods = {row.method_version for row in a} & {row.method_version for row in b}
         if not methods:
-            reason = f"measured by method {a[0].method_version} and {b[0].method_version}: the harness changed, not the subject"
+            reason = changed_method(a[0].method_version, b[0].method_version)
             verdict = Verdict(_series(case, key, STATUS, b[0]), Word.CHANGED, Kind.STATUS, reason, _side(a), _side(b))
             work.done.append(verdict)
         for method in sorted(methods):
@@ -340,6 +358,8 @@ def _banners(first: Evidence, second: Evidence, environment: Sequence[Difference
     if soft:
         yield f"the environment differs in {len(soft)} fact{'s' if len(soft) > 1 else ''}: a difference may be its doing"
     mine, other = gpus(first), gpus(second)
+    if harness := other_harness(first.runs, second.runs):
+        yield harness
     if mine and other and not mine & other:
         yield "the sides ran on other physical GPUs, which alone may differ by 5 %: no time within that is told"
     for side, evidence in (("first", first), ("second", second)):

@@ -20,6 +20,7 @@ from bench.judge.compare import Comparison, compare
 from bench.judge.decided import decided, provisional, verdict_of
 from bench.judge.environment_diff import differences, environments_of, gpus
 from bench.judge.evidence import Evidence, load_evidence
+from bench.judge.news import of_moved_machine
 from bench.judge.place import CannotConfirm, Place, place_of
 from bench.judge.regress import in_order
 from bench.judge.screen import Sight
@@ -27,7 +28,7 @@ from bench.judge.sides import CONFIRM
 from bench.judge.thresholds import FEWEST, MOST_TRIALS
 from bench.judge.totals import mass_shift, totals
 from bench.judge.verdict import Kind, Verdict, Word
-from bench.records import RevisionItem, Run
+from bench.records import RevisionItem, Run, Scalar
 from bench.run.execute import Progress, silent
 from bench.run.in_turn import InTurn, VersionFailed, in_turn
 from bench.run.versions import CannotRebuild, Version, current, rebuilt, with_packages
@@ -223,7 +224,16 @@ def _verdicts(store: Store, run_id: str, case_key: str) -> list[Verdict]:
     return list(compare(*arms_as_sides(evidence, GOOD, NEW), chosen=True).verdicts)
 
 
+def _told(values: Sequence[Scalar]) -> str:
+    return ", ".join(map(str, values)) or "not known"
+
+
 def _merged(comparison: Comparison, again: dict[str, Verdict]) -> Comparison:
+    looked_at = [(verdict, again[verdict.series.key]) for verdict in comparison.verdicts if verdict.series.key in again]
+    facts = [f"{fact.name} {_told(fact.first)} → {_told(fact.second)}" for fact in comparison.environment]
+    elsewhere = of_moved_machine(looked_at, comparison.first.runs, facts)
+    if elsewhere is not None:
+        comparison = replace(comparison, news=(*comparison.news, elsewhere), banners=(*comparison.banners, elsewhere))
     verdicts = in_order([again.get(verdict.series.key, verdict) for verdict in comparison.verdicts])
     shift = comparison.mass_shift
     if shift is not None:

@@ -11,9 +11,9 @@ from bench.errors import BenchError
 from bench.judge.compare import Comparison
 from bench.judge.environment_diff import differences, environments_of
 from bench.judge.screen import Sight
-from bench.judge.verdict import Alarm, Verdict, Word
+from bench.judge.verdict import Alarm, Kind, Verdict, Word
 from bench.machine.revision import UnderTest, commits_between, things_under_test
-from bench.records import RevisionItem, Run, Scalar
+from bench.records import RevisionItem, Run, Scalar, Status
 from bench.run import RunOptions
 
 MOST_COMMITS = 5
@@ -77,8 +77,13 @@ def _alarm(verdict: Verdict, good: Run, comparison: Comparison, here: Sequence[U
         count - len(commits),
         (*facts[:MOST_FACTS], *more),
         _machine(comparison),
-        _bisect(verdict, moved, words),
+        _bisect(verdict, moved, words) if _differs(verdict) else None,
     )
+
+
+def _differs(verdict: Verdict) -> bool:
+    """Whether there is something to look through: not where the last good version, measured again, does not run either."""
+    return verdict.confirmed_in is None or verdict.kind is not Kind.STATUS or str(Status.OK) in verdict.first.outcome.split()
 
 
 def _values(values: Sequence[Scalar]) -> str:

@@ -23,9 +23,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bench.judge.compare import STATUS, Comparison, is_crowded
+from bench.judge.compare import STATUS, Comparison, changed_method, changed_workload, identity, is_crowded, same_question
 from bench.judge.environment_diff import compared_environments, differences, environments_of, gpus
 from bench.judge.evidence import Evidence, TrialRow
+from bench.judge.news import of_night, other_harness, upgraded
 from bench.judge.screen import FEWEST, FLOOR, Screening, Sight, screen
 from bench.judge.sides import NIGHTLY
 from bench.judge.statuses import judge_statuses, leading, outcome
@@ -82,15 +83,23 @@ def regress(before: Evidence, tonight: Evidence) -> Comparison:
     environment = compared_environments(yesterday, tonight) if last else ()
     machine_changed = bool(environment) or (bool(last) and gpus(yesterday) != gpus(tonight))
     shift = mass_shift(verdicts, canaries, machine_changed=machine_changed)
-    banners = [f"the environment differs from last night's in {len(environment)} facts"] if environment else []
+    banners = (
+        [f"the environment differs from last night's in {len(environment)} fact{'s' if len(environment) > 1 else ''}"]
+        if environment
+        else []
+    )
     cut_off = [run for run in tonight.runs if run.state is not RunState.FINISHED and not is_rotating(run)]
     banners += [f"tonight's run {run.id[:13]} ended as {run.state}" for run in cut_off]
     banners += [shift.text] if shift else []
     first_on = _first_on(before, tonight)
     banners += [first_on] if first_on else []
+    last_run = next((run for run in before.runs if last and run.id == last[0].run_id), None)
+    news = of_night(before, tonight, last_run, verdicts) if last_run else ()
+    harness = other_harness([last_run], tonight.runs) if last_run and not upgraded(last_run, tonight.runs) else None
+    banners += [*news, *([harness] if harness else [])]
     return Comparison(
         before, tonight, environment, in_order(verdicts), tuple(canaries), totals(verdicts), shift, tuple(banners),
-        _waiting(before, tonight) if rotates else (), first_on=first_on,
+        _waiting(before, tonight) if rotates else (), first_on=first_on, news=news,
     )  # fmt: skip
 
 
@@ -173,28 +182,32 @@ def _missing(before: Evidence, tonight: Evidence) -> list[Verdict]:
             seen.setdefault((row.case_key, row.arm), set()).add(row.run_id)
             example[row.case_key, row.arm] = row
     here = {(row.case_key, row.arm) for row in tonight.trials}
+    versions = {identity(tonight.cases[case_key], arm) for case_key, arm in here}
+    runs = {run.id: run for run in before.runs}
     whole = all(run.state is RunState.FINISHED for run in tonight.runs)
     found = []
     for key in sorted(seen.keys() - here):
-        if 2 * len(seen[key]) >= len(recent) and not before.is_canary(key[0]):
-            row = example[key]
-            series = Series(before.cases[key[0]], key[0], STATUS, row.hard_hash, row.method_version, key[1])
-            reason = f"it ran on {len(seen[key])} of the last {len(recent)} nights" + (
-                "" if whole else "; the run stopped before it"
-            )
-            sides = SideReading(0, None, "ok"), SideReading(0, None, "no rows")
-            found.append(Verdict(series, Word.MISSING, Kind.STATUS, reason, *sides, counts=whole))
+        if 2 * len(seen[key]) < len(recent) or before.is_canary(key[0]) or identity(before.cases[key[0]], key[1]) in versions:
+            continue
+        row = example[key]
+        asked = same_question([runs[row.run_id]], tonight.runs)
+        series = Series(before.cases[key[0]], key[0], STATUS, row.hard_hash, row.method_version, key[1])
+        reason = f"it ran on {len(seen[key])} of the last {len(recent)} nights"
+        if not whole:
+            reason += "; the run stopped before it"
+        elif not asked:
+            reason += "; tonight was not asked for it: another suite, profile or filter"
+        sides = SideReading(0, None, "ok"), SideReading(0, None, "no rows")
+        found.append(Verdict(series, Word.MISSING, Kind.STATUS, reason, *sides, counts=whole and asked))
     return found
 
 
 def _judged(line: _Line, evidence: Evidence) -> list[Verdict]:
     earlier, own = line.nights[:-1], line.nights[-1]
     if not earlier:
-        reason = "the first night of this case" + (
-            " on this hardware" if line.case_key in {row.case_key for row in evidence.trials} else ""
-        )
+        word, reason = _why_first(line, evidence)
         side = SideReading(0, None, outcome(_counts(own)))
-        return [Verdict(line.series(STATUS), Word.NEW, Kind.STATUS, reason, SideReading(0, None, "no rows"), side)]
+        return [Verdict(line.series(STATUS), word, Kind.STATUS, reason, SideReading(0, None, "no rows"), side)]
     reference = next((night for night in reversed(earlier) if leading(_counts(night)) is Status.OK), earlier[-1])
     outcomes = outcome(_counts(reference)), outcome(_counts(own))
     finding = judge_statuses(_counts(reference), _counts(own))
@@ -218,6 +231,21 @@ def _judged(line: _Line, evidence: Evidence) -> list[Verdict]:
         judge = _screened if rule.manner is Manner.NOISY else _exact
         found.append(judge(line, metric, nights, evidence, outcomes))
     return found
+
+
+def _why_first(line: _Line, evidence: Evidence) -> tuple[Word, str]:
+    """Of a line without earlier nights, why it has none."""
+    own = line.nights[-1][0]
+    same = [row for row in evidence.trials if (row.case_key, row.arm) == (line.case_key, line.arm)]
+    otherwise = {row.method_version for row in same if row.hard_hash == own.hard_hash}
+    if otherwise:
+        return Word.CHANGED, changed_method(max(otherwise), own.method_version)
+    if same:
+        return Word.NEW, "the first night of this case on this hardware"
+    wanted = identity(line.case, line.arm)
+    if any(identity(evidence.cases[key], arm) == wanted for key, arm in {(row.case_key, row.arm) for row in evidence.trials}):
+        return Word.CHANGED, changed_workload(line.case)
+    return Word.NEW, "the first night of this case"
 
 
 def _counts(rows: Night) -> Counter[Status]:
@@ -249,7 +277,7 @@ def _screened(line: _Line, metric: str, nights: Sequence[Night], evidence: Evide
     values = [median(_numbers(night, metric)) for night in nights]
     floor = max(FLOOR, absolute_floor(metric, line.case.workload) / median(values[:-1]), _moved_floor(line.case, nights))
     tonight = two_sided(values, floor)
-    word, reason = _confirmed(values, floor, tonight)
+    word, reason, tonight = _confirmed(values, floor, tonight)
     changed = differences(environments_of(evidence, nights[max(0, len(nights) - 3)]), environments_of(evidence, nights[-1]))
     if word in (Word.WORSE, Word.BETTER) and changed:
         names = ", ".join(difference.name for difference in changed[:5])
@@ -295,18 +323,27 @@ def two_sided(values: Sequence[float], floor: float) -> Screening:
     return replace(better, ratio=1 / better.ratio)
 
 
-def _confirmed(values: Sequence[float], floor: float, tonight: Screening) -> tuple[Word, str]:
-    """Whether two nights in a row are beyond the limit of those before them, to one side."""
+def _confirmed(values: Sequence[float], floor: float, tonight: Screening) -> tuple[Word, str, Screening]:
+    """Whether two nights in a row are beyond the limit of those before them, to one side; and the screening that this rests on.
+
+    Where that limit is passed and tonight's own is not (half of its window is at the new level), the night is a suspect all the same: what
+    is called worse has a last good version, and is measured again beside it.
+    """
     if tonight.sight is Sight.LEARNING:
-        return Word.INSUFFICIENT, f"learning: night {tonight.before + 1} of {FEWEST}"
+        return Word.INSUFFICIENT, f"learning: night {tonight.before + 1} of {FEWEST}", tonight
     before = values[:-2]
     last_night, again = two_sided([*before, values[-2]], floor), two_sided([*before, values[-1]], floor)
     both = [sight.ratio > 1 for sight in (last_night, again) if sight.sight is Sight.SUSPECT and sight.ratio is not None]
     if both in ([True, True], [False, False]):
-        return Word.WORSE if both[0] else Word.BETTER, "beyond the limit of the nights before on two nights in a row"
+        word = Word.WORSE if both[0] else Word.BETTER
+        return (
+            word,
+            "beyond the limit of the nights before on two nights in a row",
+            again if tonight.sight is Sight.CLEAR else tonight,
+        )
     if tonight.stays:
         told = f"it was at this level {tonight.stays} times in the last {tonight.before} nights, and came back"
-        return Word.AMBIGUOUS, f"screen_clear: in a known mode: {told}; longer there than chance, and it is a suspect"
+        return Word.AMBIGUOUS, f"screen_clear: in a known mode: {told}; longer there than chance, and it is a suspect", tonight
     if tonight.sight is Sight.CLEAR:
-        return Word.AMBIGUOUS, "screen_clear: no suspect, which does not show equality"
-    return Word.AMBIGUOUS, "suspect: beyond the limit tonight; a second night confirms it, or not"
+        return Word.AMBIGUOUS, "screen_clear: no suspect, which does not show equality", tonight
+    return Word.AMBIGUOUS, "suspect: beyond the limit tonight; a second night confirms it, or not", tonight

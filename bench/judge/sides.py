@@ -95,7 +95,7 @@ def _hardware(store: Store, runs: Sequence[Run]) -> set[tuple[str, str]]:
 
 
 def _candidates(store: Store, text: str, now: str) -> list[tuple[Run, ...]]:
-    """The sides that `text` may mean, the likeliest first; never empty, and never audits."""
+    """The sides that `text` may mean, the likeliest first; never empty, and never audits or runs of several versions."""
     found = _named(store, text, now)
     measured = [side for side in found if all(run.reason != EXTERNAL for run in side)]
     if not measured:
@@ -103,7 +103,14 @@ def _candidates(store: Store, text: str, now: str) -> list[tuple[Run, ...]]:
             f"run {found[0][0].id} is an audit of somebody's own script, which is not compared with what suites measured: "
             "bench audit --compare A B holds two audits against each other"
         )
-    return measured
+    whole = [side for side in measured if all(run.reason not in (CONFIRM, BISECT) for run in side)]
+    if not whole:
+        run = measured[0][0]
+        raise SelectionError(
+            f"run {run.id} measured several versions of some rows in turn ({run.reason}), so it is no side of a comparison: what came of "
+            f"it is in what asked for it. bench show {run.id[:13]} has its rows"
+        )
+    return whole
 
 
 def _named(store: Store, text: str, now: str) -> list[tuple[Run, ...]]:

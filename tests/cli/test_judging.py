@@ -146,6 +146,17 @@ def test_a_run_is_not_compared_with_itself_nor_with_what_is_not_there(bench: Ben
         assert (said.code, said.out, "Traceback" in said.err) == (2, "", False)
 
 
+def test_what_looked_again_at_some_rows_lacks_none_and_several_versions_in_one_run_are_no_side(bench: Bench, path: Path) -> None:
+    stored(path, "again", five(), CASES[:1], reason="rerun", started_at="2026-01-02T03:00:00+00:00")
+    stored(path, "in turn", five(), CASES[:1], reason="confirm", started_at="2026-01-03T03:00:00+00:00")
+    for words in (("compare", "good", "again"), ("regress", "again")):
+        found = bench(*words, "--all", "--db", path)
+        assert (found.code, "not asked for it" in found.out) == (0, True)
+    for words in (("compare", "good", "in turn"), ("compare", "in turn", "good"), ("regress", "in turn")):
+        refused = bench(*words, "--db", path)
+        assert (refused.code, "measured several versions of some rows in turn" in refused.err) == (2, True)
+
+
 def test_a_revision_is_found_by_its_commit_and_its_version(bench: Bench, path: Path) -> None:
     revision = (RevisionItem("kernels", "path", commit="abcdef0123456789"), RevisionItem("flash-attn", "package", "2.8.3"))
     stored(path, "x", five(1.2), revision=revision, state=RunState.BROKEN)

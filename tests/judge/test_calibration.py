@@ -110,3 +110,10 @@ def test_too_few_processes_or_runs_are_refused_with_what_to_do() -> None:
 def test_the_limits_of_a_rate_are_those_of_the_printed_tables(events: int, least: float, most: float) -> None:
     found = [1000 * limit for limit in limits(events, 1000)]
     assert found == pytest.approx([least, most], abs=0.01)
+
+
+@pytest.mark.parametrize(("events", "trials_"), [(900, 1000), (2_000, 20_000), (20_000, 20_000)])
+def test_the_limits_of_many_events_lie_around_their_share(events: int, trials_: int) -> None:
+    least, most = limits(events, trials_)
+    assert least < events / trials_ <= most
+    assert events == trials_ or most - least < 4 * math.sqrt(events) / trials_

@@ -83,6 +83,16 @@ def test_a_regression_that_nobody_accepted_still_fails_a_week_later() -> None:
     assert one(judged([1.0] * 15 + [1.1] * 7)).word is Word.WORSE
 
 
+def test_what_is_called_worse_is_a_suspect_with_a_last_good_night_though_half_the_window_is_at_its_level() -> None:
+    for nights in range(2, 12):
+        found = judged([1.0] * 15 + [1.06] * nights)
+        if one(found).word is Word.WORSE:
+            assert (nights, one(found).screening) == (nights, "suspect")
+            assert one(found).good_run == found.first.runs[14].id
+    assert one(judged([1.0] * 15 + [1.06] * 11)).word is Word.WORSE
+    assert one(judged([1.0] * 15 + [1.06] * 12)).screening == "clear"
+
+
 def test_memory_is_judged_on_the_first_night_and_yesterdays_growth_is_not_its_measure() -> None:
     assert one(judged([1.0] * 3, last={"peak_bytes": 1.5e8}), "peak_bytes").word is Word.WORSE
     runs = [night(number) for number in range(8)]
@@ -119,6 +129,28 @@ def test_a_new_case_has_nothing_to_be_held_against() -> None:
     rows = [row for run in runs for row in trials(EAGER, [1e-2] * 3, run_id=run.id)]
     rows += trials(factories.case("sdpa_flash"), [1e-2] * 3, run_id=runs[-1].id)
     assert one(split(runs, rows, [EAGER, factories.case("sdpa_flash")]), "status").word is Word.NEW
+
+
+def test_another_version_of_the_workload_or_the_method_begins_anew_and_is_neither_missing_nor_the_hardware() -> None:
+    newer = dataclasses.replace(EAGER, workload_version=2)
+    for tonight, method, words in (
+        (newer, 1, "the workload attention has version 2 now"),
+        (EAGER, 2, "measured by method 1 and 2"),
+    ):
+        runs = [night(number) for number in range(8)]
+        rows = [
+            row
+            for number, run in enumerate(runs)
+            for row in trials(
+                tonight if number >= 6 else EAGER, [1e-2] * 3, run_id=run.id, method_version=method if number >= 6 else 1
+            )
+        ]
+        first = split(runs[:7], [row for row in rows if row.run_id != runs[7].id], [EAGER, newer])
+        (verdict,) = first.verdicts
+        assert (verdict.word, verdict.reason.startswith(words), answer(first).exit_code) == (Word.CHANGED, True, 3)
+        second = split(runs, rows, [EAGER, newer])
+        assert {verdict.screening for verdict in second.verdicts if verdict.series.metric == "time_s"} == {"learning"}
+        assert (Word.MISSING in {verdict.word for verdict in second.verdicts}, answer(second).exit_code) == (False, 0)
 
 
 def test_two_slow_nights_under_another_driver_are_ambiguous_and_name_it() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench import __version__
 from bench.judge.changepoints import change_points
@@ -15,7 +15,7 @@ from bench.judge.evidence import Evidence, TrialRow
 from bench.judge.history import FEWEST_FOR_STEPS
 from bench.judge.thresholds import RULES, SPEED, Manner
 from bench.judge.verdict import CANNOT_TELL, DID_NOT_RUN, Kind, Ratio, Verdict, Word
-from bench.records import Case
+from bench.records import Case, Json, dump
 from bench.report.drawing.svg_marks import Forest, dots, forest_row, sparkline
 from bench.report.numbers.units import in_unit, metric_unit
 from bench.stats import median
@@ -110,9 +110,24 @@ def judged_page(
         "todos": [_todo(verdict, comparison, name(verdict.series.case), alarm, words) for verdict in shown if _asks(verdict)],
         "unjudged": _unjudged(comparison, name),
         "version": __version__,
-        "island": element(VERDICTS, comparison_data(comparison, names, frozenset(places[:MOST_ROWS]))),
     }
-    return _template().render(context)
+    data = comparison_data(comparison, names, frozenset(places[:MOST_ROWS]))
+    return _template().render({**context, "island": element(VERDICTS, {**data, "page": dump(_undrawn(context))})})
+
+
+def page_of_words(told: Mapping[str, Json]) -> str:
+    """The page whose words are these, without drawings and data. Raises ValueError for what are no words of one."""
+    from jinja2 import TemplateError
+
+    try:
+        return _template().render({**told, "island": ""})
+    except (TemplateError, TypeError, LookupError) as error:
+        raise ValueError(f"no words of a page: {error}") from error
+
+
+def _undrawn(context: Mapping[str, Any]) -> dict[str, Any]:
+    rows = [replace(row, forest="", dots="", spark="") for row in context["rows"]]
+    return {**context, "rows": rows, "scale": ""}
 
 
 @cache
@@ -181,7 +196,8 @@ def _medians(evidence: Evidence, verdict: Verdict) -> list[float]:
 
 def _is_of(row: TrialRow, verdict: Verdict) -> bool:
     series = verdict.series
-    return (row.case_key, row.arm, row.hard_hash) == (series.case_key, series.arm, series.hard_hash)
+    own = series.case_key, series.arm, series.hard_hash, series.method_version
+    return (row.case_key, row.arm, row.hard_hash, row.method_version) == own
 
 
 def _by_run(comparison: Comparison, verdict: Verdict) -> list[list[float]]:

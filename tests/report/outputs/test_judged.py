@@ -19,9 +19,13 @@ from tests import factories
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
-def page(tmp_path: Path, *, nights: int = 14) -> str:
-    """A night after others: one case slower for the second time, one out of memory, one as it was, one that was filtered away."""
+def page(tmp_path: Path, *, nights: int = 14, older: int = 0) -> str:
+    """A night after others: one case slower for the second time, one out of memory, one as it was, one that was filtered away.
+
+    So many of the first nights were measured in an older way.
+    """
     cases = [factories.case(subject) for subject in ("eager", HOSTILE, "sdpa_flash")]
+    tmp_path.mkdir(exist_ok=True)
     path, target = tmp_path / "nights.db", tmp_path / "night.html"
     with Store.open(path) as store:
         for night in range(nights):
@@ -32,10 +36,11 @@ def page(tmp_path: Path, *, nights: int = 14) -> str:
                 changes = {"status": Status.OOM} if case is cases[1] and night == nights - 1 else {}
                 store.add_results(
                     factories.result(
-                        run.id, case, index=index, time_s=1e-3 * slow * (1 + 0.001 * ((7 * night + index) % 5)), **changes
+                        run.id, case, index=index, time_s=1e-3 * slow * (1 + 0.001 * ((7 * night + index) % 5)),
+                        method_version=1 if night < older else 2, **changes,
                     )
                     for index in range(3)
-                )
+                )  # fmt: skip
     assert main(["regress", "--no-confirm", "--format", "html", "-o", str(target), "--db", str(path)]) == 1
     return target.read_text()
 
@@ -72,6 +77,11 @@ def test_the_page_loads_nothing_runs_nothing_and_hostile_names_stay_text(tmp_pat
     assert text.count("<script") == text.count('<script type="application/zlib" id="verdicts">') == 1
     assert not re.search(r"https?://|\son\w+=\"|<img", text.replace("&lt;img", ""))
     assert "&lt;img src=x onerror=alert(1)&gt;" in text
+
+
+def test_what_was_measured_in_another_way_is_in_no_picture(tmp_path: Path) -> None:
+    drawn = [page(tmp_path / str(older), nights=older + 14, older=older).count('class="old"') for older in (0, 7)]
+    assert drawn[0] == drawn[1] > 0
 
 
 def test_the_same_night_gives_the_same_page(tmp_path: Path) -> None:
