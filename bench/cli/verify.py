@@ -20,9 +20,10 @@ AGREES, DIFFERS, NOTHING_STATED = 0, 1, 3
 SHOWN = 20
 WIDEST = 160
 NOT_LOOKED_AT = (
-    "the lines of charts, and what the data do not repeat: samples and how they are spread, order and duration of trials, logs, "
+    "what opens below a row and the data do not repeat: samples and how they are spread, order and duration of trials, logs, "
     "conditions, checks but the nearest, what proved a row, the course of memory over a step"
 )
+NOT_YET_LOOKED_AT = "charts, and the words between what is stated, since something differs already"
 
 
 @click.command()
@@ -34,10 +35,11 @@ def verify(page: Path, everything: bool, as_json: bool) -> int:
 
     The page is made again of its data, and what is compared is the text that a reader sees: values, ratios, intervals, verdicts, rates
     and shares, errors, statuses, sentences, doubts, and every view (ladders, frontiers, pairs, memory by cause with its prediction …).
-    An edit is named with its row, and what was taken out is missed. Whether the medians are those that were measured, only the
-    database can tell: `bench db import FILE` brings them in, beside others. Not looked at: the lines of charts, and what the data do
-    not repeat (samples and how they are spread, order and duration of trials, logs, conditions, checks but the nearest, what proved a
-    row, the course of memory over a step).
+    An edit is named with its row, and what was taken out is missed. Where all that agrees, so must every heading, column head, caption and
+    word of a chart, each in its place; that the lines of a chart, the style sheet or the script are not this version's is said, and no
+    difference. Whether the medians are those that were measured, only the database can tell: `bench db import FILE` brings them in,
+    beside others. Not looked at is what opens below a row and the data do not repeat (samples and how they are spread, order and
+    duration of trials, logs, conditions, checks but the nearest, what proved a row, the course of memory over a step).
 
     Of a page of `bench claims` each claim that has a number of ours is judged again: number, interval, verdict and reason. Of a page of
     `bench compare` or `bench regress` each row: both sides, ratio with interval, and the verdict among all rows; of times that were
@@ -131,9 +133,14 @@ def _text(page: Path, found: Verification, *, everything: bool) -> str:
         lines.append("  nothing to verify: the page states no number")
     elif found.agrees:
         lines.append(f"  all of these agree with the {len(found.page.trials)} trials inside the page")
+    lines += [f"  beware: {text}" for text in found.unlike or ()]
     if found.stated:
-        lines.append(f"  not looked at: {NOT_LOOKED_AT}")
+        lines.append(f"  not looked at: {_not_looked_at(found)}")
     return "\n".join(lines)
+
+
+def _not_looked_at(found: Verification) -> str:
+    return NOT_LOOKED_AT if found.unlike is not None else f"{NOT_YET_LOOKED_AT}; {NOT_LOOKED_AT}"
 
 
 def _line(difference: Difference) -> str:
@@ -154,5 +161,6 @@ def _data(found: Verification, code: int) -> dict[str, Any]:
         ],
         "unstated": list(found.unstated),
         "unsaid": list(found.unsaid),
-        "not_looked_at": NOT_LOOKED_AT,
+        "unlike": None if found.unlike is None else list(found.unlike),
+        "not_looked_at": _not_looked_at(found),
     }

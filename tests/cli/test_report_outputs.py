@@ -29,7 +29,7 @@ def test_verify_says_how_many_numbers_agree_and_ends_with_0(bench: Bench, page: 
     assert said.code == 0
     assert re.search(r"(\d+) of \1 values agree", said.out)
     assert "all of these agree with the 4 trials inside the page" in said.out
-    assert "not looked at: the lines of charts, " in said.out
+    assert "not looked at: what opens below a row" in said.out
     told = json.loads(bench("verify", page, "--json").out)
     assert (told["exit_code"], told["differences"]) == (0, [])
     assert told["agreed"] == told["stated"]

@@ -164,12 +164,12 @@ def _cell(text: str) -> str:
     return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def claims_page(findings: Sequence[Finding], island: str = "") -> str:
+def claims_page(findings: Sequence[Finding], island: str = "", *, version: str = __version__) -> str:
     """One HTML page without network. The same findings give the same bytes. `island` is the element with what they follow of."""
     rows = rows_of(findings)
     groups = [(str(word), [row for row in rows if row.word == word]) for word in Word]
     shown = [group for group in groups if group[1]]
-    return _template().render(headline=headline(findings), groups=shown, version=__version__, island=island)
+    return _template().render(headline=headline(findings), groups=shown, version=version, island=island)
 
 
 @cache

@@ -22,7 +22,7 @@ from bench.report.drawing.parts import pattern_definitions
 from bench.report.drawing.shared import shared
 from bench.report.numbers import findings, units
 from bench.report.numbers.rates import rate_words
-from bench.report.numbers.summary import PEAK, SAVED, TIME, TOTAL, gather
+from bench.report.numbers.summary import PEAK, SAVED, TIME, TOTAL, CaseSummary, Reach, gather
 from bench.report.outputs.thin import thin
 from bench.report.recompute.island import as_element, island
 from bench.report.recompute.stated import Marks
@@ -33,6 +33,8 @@ from bench.report.views.runs import run_view
 
 if TYPE_CHECKING:
     from jinja2 import Environment as Templates
+
+    from bench.store.page_data import PageData
 
 SHOWN_READINGS = 6
 SHOWN_ADVICE = 6
@@ -48,7 +50,8 @@ STATUS_WORDS: Mapping[Status, str] = {
 
 
 @cache
-def _static(name: str) -> str:
+def static(name: str) -> str:
+    """The text of a file of the page's own, without its indentation."""
     text = (files("bench.report") / "static" / name).read_text(encoding="utf-8")
     return re.sub(r"\n\s+", "\n", text).strip()
 
@@ -106,19 +109,41 @@ def render_page(runs: Sequence[Run], results: Sequence[Result], *, now: str, lig
     `now` (UTC, ISO 8601) is printed as the time of rendering. Rows of runs that are not in `runs` are ignored. `light`: with the charts of
     the first panels alone and the essentials of each row, for a page that is to lie in a repository.
     """
+    gathered = _gathered(runs, results)
+    depth = Depth.for_cases(sum(len(cases) for cases, _ in gathered.values()), light=light)
+    cases = [case for own, reach in gathered.values() for case in (*own, *reach.canaries)]
+    return _written(runs, gathered, depth, now, f"stepbench {__version__}", as_element(island(runs, cases, now, depth), depth))
+
+
+def page_again(page: PageData, results: Sequence[Result]) -> str:
+    """The page that has these data, written anew of them, without them: its charts and all that stands between its numbers are the same."""
+    gathered = _gathered(page.runs, results)
+    return _written(page.runs, gathered, Depth.named(page.depth, len(page.cases)), page.generated_at, page.written_by, "")
+
+
+def _gathered(runs: Sequence[Run], results: Sequence[Result]) -> dict[str, tuple[list[CaseSummary], Reach]]:
     by_run: dict[str, list[Result]] = {run.id: [] for run in runs}
     for result in results:
         if result.run_id in by_run:
             by_run[result.run_id].append(result)
-    gathered = {run.id: gather(run, by_run[run.id]) for run in runs}
-    depth = Depth.for_cases(sum(len(cases) for cases, _ in gathered.values()), light=light)
+    return {run.id: gather(run, by_run[run.id]) for run in runs}
+
+
+def _written(
+    runs: Sequence[Run],
+    gathered: Mapping[str, tuple[list[CaseSummary], Reach]],
+    depth: Depth,
+    now: str,
+    written_by: str,
+    data: str,
+) -> str:
     room = Room.of(depth, len(runs))
     views = [
-        run_view(run, *gathered[run.id], number, depth, Room.of(depth, len(runs)) if light else room)
+        run_view(run, *gathered[run.id], number, depth, Room.of(depth, len(runs)) if depth.light else room)
         for number, run in enumerate(runs, 1)
     ]
     cases = [case for own, reach in gathered.values() for case in (*own, *reach.canaries)]
-    script = f"{_static('page.js')}\n{_static('rows.js')}"
+    script = f"{static('page.js')}\n{static('rows.js')}"
     context: dict[str, Any] = {
         "views": views,
         "looks": sorted(
@@ -126,11 +151,12 @@ def render_page(runs: Sequence[Run], results: Sequence[Result], *, now: str, lig
             key=lambda style: style.index,
         ),
         "now": now,
+        "written_by": written_by,
         "depth": depth,
-        "css": _static("page.css"),
+        "css": static("page.css"),
         "script": script,
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        "island": as_element(island(runs, cases, now, depth), depth),
+        "island": data,
         "q": Marks.of(cases, scope_ids(views), full=depth.full),
     }
     page = _templates().get_template("page.html.j2").render(context) + "\n"

@@ -99,6 +99,12 @@ def trial_places(cases: Sequence[CaseSummary]) -> dict[str, int]:
     return {result.id: place for place, result in enumerate(result for summary in cases for result in summary.counted)}
 
 
+def command_of(case: CaseSummary) -> str | None:
+    """The command that measures a case again; None where its rows name several."""
+    found = {result.command for result in case.counted}
+    return found.pop() if len(found) == 1 else None
+
+
 def metrics_told(cases: Sequence[CaseSummary], *, full: bool) -> tuple[str, ...]:
     """The metrics of the data, in their order."""
     there = {name for case in cases for name in case.values}.difference(METRICS)
@@ -195,11 +201,10 @@ def island(runs: Sequence[Run], cases: Sequence[CaseSummary], now: str, depth: D
     for position, summary in enumerate(cases):
         cost = next((result.cost for result in summary.counted if result.cost), Cost())
         compared, base, other = baselines.get(position, (False, None, False))
-        command = next((result.command for result in summary.counted), None) if depth.full else None
         case_rows.append(
             [run_numbers[summary.run_id], points[position], subjects.place(dict(summary.case.subject)), summary.arm, summary.outcome,
              works.place([cost.flops, cost.bytes, cost.tokens]), compared, base, other,
-             summary.proof.verdict if summary.proof else None, command]
+             summary.proof.verdict if summary.proof else None, command_of(summary)]
         )  # fmt: skip
         run = runs[run_numbers[summary.run_id]]
         for result in summary.counted:

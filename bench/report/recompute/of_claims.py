@@ -6,15 +6,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from bench import __version__
 from bench.judge.claim_numbers import Row, needed
-from bench.judge.claim_records import Claim, Finding
+from bench.judge.claim_records import Claim, Finding, Ours, Word
 from bench.judge.claims import judge_claim
 from bench.records import Environment, Json, Measurement, Result, Trial, dump, load
-from bench.report.outputs.claims import COMPUTED, rows_of
+from bench.report.outputs.claims import COMPUTED, claims_page, rows_of
 from bench.report.outputs.claims import Row as Line
+from bench.report.recompute.aligned import differences, texts
 from bench.report.recompute.embedded import FINDINGS, Checked, data_of, stated_rows
 from bench.stats import median
 
+WORDS = "words of all claims, and around them"
+SOURCES = "whether sources say what they are said to say"
 KINDS = ("verdicts", "claimed numbers", "our numbers with interval and n", "reasons")
 
 
@@ -22,7 +26,8 @@ def claims_data(findings: Sequence[Finding], rows: Sequence[Row]) -> dict[str, J
     """Each claim that has a number of ours, with the medians that it follows of; left out where it does not follow of them alone."""
     by_id = {row.result.id: row for row in rows}
     slim: dict[str, Row] = {}
-    told = []
+    told: list[Json] = []
+    followed = set()
     for finding in findings:
         if finding.ours is None:
             continue
@@ -30,10 +35,23 @@ def claims_data(findings: Sequence[Finding], rows: Sequence[Row]) -> dict[str, J
         kept = [_with(row, by_id[row.result.id], finding.claim) for row in own]
         slim |= {row.result.id: row for row in kept}
         if _same(judge_claim(finding.claim, kept), finding):
+            followed.add(finding.claim.id)
             told.append(
                 {"claim": finding.claim.model_dump(mode="json", exclude_defaults=True), "rows": [row.result.id for row in kept]}
             )
-    return {"claims": told, "rows": [dump(row) for row in slim.values()]}
+    return {
+        "claims": told,
+        "rows": [dump(row) for row in slim.values()],
+        "others": [_other(finding) for finding in findings if finding.claim.id not in followed],
+        "order": [finding.claim.id for finding in findings],
+        "version": __version__,
+    }
+
+
+def _other(finding: Finding) -> dict[str, Json]:
+    """A claim of which nothing follows here, as the page tells it."""
+    told = dump(replace(finding, claim=None))  # type: ignore[arg-type]
+    return {**told, "claim": finding.claim.model_dump(mode="json", exclude_defaults=True)}
 
 
 def verify_claims(page: str) -> Checked:
@@ -44,9 +62,37 @@ def verify_claims(page: str) -> Checked:
     try:
         rows = {row.result.id: row for row in (load(Row, one) for one in data["rows"])}
         found = [judge_claim(Claim.model_validate(one["claim"]), [rows[ident] for ident in one["rows"]]) for one in data["claims"]]
+        others = [_of_other(one) for one in data.get("others", ())]
+        order = [str(ident) for ident in data.get("order", ())]
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise NoPage(f"the data inside the page are no claims ({' '.join(str(error).split())[:200]})") from error
-    return _held(found, stated_rows(page))
+    held = _held(found, stated_rows(page))
+    all_of_them = {finding.claim.id: finding for finding in (*found, *others)}
+    if not held.agrees or len(order) != len(all_of_them) or not all_of_them.keys() >= set(order):
+        # Pages of older versions tell nothing of claims without a number.
+        return held
+    printed = texts(page)
+    right = texts(claims_page([all_of_them[ident] for ident in order], "<i></i>", version=str(data.get("version"))))
+    wrong = tuple((WORDS, *one) for one in differences(printed, right))
+    return replace(
+        held,
+        stated={**held.stated, WORDS: len(right)},
+        agreed={**held.agreed, WORDS: max(len(right) - len(wrong), 0)},
+        differences=wrong,
+        not_recomputed=(*held.not_recomputed[:-1], SOURCES),
+    )
+
+
+def _of_other(told: Mapping[str, Json]) -> Finding:
+    ours = None if told["ours"] is None else load(Ours, told["ours"])
+    more = told["more"] is True
+    return Finding(
+        Claim.model_validate(told["claim"]), Word(told["word"]), str(told["why"]), ours, _optional(told["measure"]), more
+    )
+
+
+def _optional(text: Json) -> str | None:
+    return None if text is None else str(text)
 
 
 def _held(found: Sequence[Finding], printed: Mapping[str, Sequence[str]]) -> Checked:
@@ -65,7 +111,9 @@ def _held(found: Sequence[Finding], printed: Mapping[str, Sequence[str]]) -> Che
     missing = tuple(finding.claim.id for finding in found if finding.claim.id not in printed)
     others = len(printed.keys() - {finding.claim.id for finding in found})
     not_recomputed = (f"{others} claims that no number inside the page answers",) if others else ()
-    return Checked("claims", stated, agreed, tuple(differences), missing, (*not_recomputed, "sources, places and commands"))
+    return Checked(
+        "claims", stated, agreed, tuple(differences), missing, (*not_recomputed, "sources, places, commands, and all around them")
+    )
 
 
 def _words(line: Line) -> tuple[str, ...]:

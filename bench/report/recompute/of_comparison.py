@@ -9,6 +9,7 @@ and counted by who verifies.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,11 +23,15 @@ from bench.judge.thresholds import BAND_FROM, CYCLES, RULES, TIME
 from bench.judge.values import ByGpu, Noise, Reading, Sides, flat, read
 from bench.judge.verdict import Kind, Ratio, SideReading, Verdict, Word
 from bench.records import Json, Status, dump, load
-from bench.report.outputs.judged import MOST_ROWS, NEWS, ratio_words, side_words
+from bench.report.outputs.judged import MOST_ROWS, NEWS, page_of_words, ratio_words, side_words
+from bench.report.recompute.aligned import differences, texts
 from bench.report.recompute.embedded import VERDICTS, Checked, data_of, stated_rows
 from bench.stats import median
 
 PAIR, ENDS, BY_NIGHT = "pair", "ends", "nights"
+WORDS = "words of the page"
+AROUND = "reasons, banners, totals and what to do"
+REPEATED = f"drawings; {AROUND} are held only against the words that the data repeat"
 CHECKED = ("rows", "verdicts", "first sides", "second sides", "ratios with intervals", "numbers of processes")
 
 
@@ -83,7 +88,33 @@ def verify_comparison(page: str) -> Checked:
         found = _found(rows)
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise NoPage(f"the data inside the page are no comparison ({' '.join(str(error).split())[:200]})") from error
-    return _held(found, names, stated_rows(page))
+    held = _held(found, names, stated_rows(page))
+    if not held.agrees or "page" not in data:
+        # Pages of older versions do not repeat their words.
+        return held
+    return _worded(held, page, data["page"])
+
+
+def _worded(held: Checked, page: str, told: Json) -> Checked:
+    """With all words of the page, drawings apart, held against those that its data repeat."""
+    from bench.store.page_data import NoPage
+
+    try:
+        right = texts(_undrawn(page_of_words(told)))
+    except (ValueError, TypeError) as error:
+        raise NoPage(f"the data inside the page are no comparison ({' '.join(str(error).split())[:200]})") from error
+    wrong = tuple((WORDS, *one) for one in differences(texts(_undrawn(page)), right))
+    return replace(
+        held,
+        stated={**held.stated, WORDS: len(right)},
+        agreed={**held.agreed, WORDS: max(len(right) - len(wrong), 0)},
+        differences=wrong,
+        not_recomputed=(*held.not_recomputed[:-1], REPEATED),
+    )
+
+
+def _undrawn(page: str) -> str:
+    return re.sub(r"<svg\b.*?</svg>", "", page, flags=re.S)
 
 
 def _held(found: Mapping[int, Found], names: Mapping[int, str], printed: Mapping[str, Sequence[str]]) -> Checked:
@@ -108,7 +139,7 @@ def _held(found: Mapping[int, Found], names: Mapping[int, str], printed: Mapping
     unheld = (
         *((f"{others} rows that were measured again, or that one side alone has",) if others else ()),
         *((f"the words of {nights} rows that were screened against earlier nights",) if nights else ()),
-        "reasons, banners, totals and what to do",
+        AROUND,
     )
     return Checked("a comparison", stated, agreed, tuple(differences), missing, unheld)
 

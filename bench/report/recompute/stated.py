@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from bench.report.numbers.layout import Facet
 from bench.report.numbers.summary import TIME, CaseSummary
-from bench.report.recompute.island import case_places, metrics_told, trial_places
+from bench.report.recompute.island import case_places, command_of, metrics_told, trial_places
 from bench.report.views.rows import COLUMNS, Row
 
 ATTRIBUTE = "data-q"
@@ -89,7 +89,7 @@ class Marks:
 
     def command(self, row: Row) -> Markup:
         """The command of a row, where the data tell that very one."""
-        told = next((result.command for result in row.summary.counted), None)
+        told = command_of(row.summary)
         return self.said(row.id) if self.full and told and row.commands[:1] == (told,) else Markup("")
 
     def trial(self, result_id: str) -> Markup:

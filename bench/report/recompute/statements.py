@@ -66,6 +66,15 @@ class Statement:
     """Positions of cases; of a trial's median that of the trial. Nothing where a body says that it states no number, and in words."""
     text: str
     """As a reader sees it, spaces joined."""
+    is_evidence: bool = False
+    """Whether it stands in what opens below a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loose:
+    """Text that stands between the statements, outside of drawings and of what opens below a row."""
+
+    text: str
 
 
 @dataclass(slots=True)
@@ -83,6 +92,11 @@ class _Open:
 
 def statements(page: str) -> Iterator[Statement]:
     """All of them, in the order in which they end. Raises NoPage."""
+    return (piece for piece in pieces(page) if isinstance(piece, Statement))
+
+
+def pieces(page: str) -> Iterator[Statement | Loose]:
+    """All statements, in the order in which they end, and what stands between them. Raises NoPage."""
     walk = _Walk()
     at, count = 0, 0
     while (start := page.find("<", at)) >= 0:
@@ -96,6 +110,7 @@ def statements(page: str) -> Iterator[Statement]:
         if found is None:
             raise NoPage(f"character {start} begins what no page of bench holds: {page[start : start + 30]!r}")
         at = found.end()
+        yield from walk.loosened()
         walk.hear(" ")  # elements are set apart, as blocks are
         closing, tag, attributes, alone = found[1], found[2].lower(), found[3], found[4]
         if closing:
@@ -124,10 +139,23 @@ class _Walk:
     def __init__(self) -> None:
         self._open: list[_Open] = []
         self._hearing: list[list[str]] = []
+        self._loose: list[str] = []
 
     def hear(self, text: str) -> None:
         for heard in self._hearing:
             heard.append(text)
+        if not self._hearing:
+            self._loose.append(text)
+
+    def loosened(self) -> list[Loose]:
+        """What was heard outside of statements since the last tag."""
+        text = " ".join(html.unescape("".join(self._loose)).split())
+        self._loose.clear()
+        return [Loose(text)] if text and not self._in_evidence() and all(element.tag != "svg" for element in self._open) else []
+
+    def _in_evidence(self) -> bool:
+        """Whether the reading is in the second line of a body that is marked."""
+        return any(element.tag == "tbody" and element.mark and element.column > 0 for element in self._open)
 
     def begins(self, tag: str, attributes: str) -> list[Statement]:
         ended: list[Statement] = []
@@ -187,14 +215,14 @@ class _Walk:
         own = found[3][1:]
         if found[1] == SAID:
             text = " ".join(html.unescape("".join(element.hears)).split())
-            return [Statement(found[1], _place(found[2]), (), text)]
+            return [Statement(found[1], _place(found[2]), (), text, self._in_evidence())]
         around = next((other.mark for other in reversed(self._open) if _is_place(other.mark)), "")
         cases = own or around
         if not cases:
             raise NoPage(f"the statement {element.mark!r} is of no case")
         text = " ".join(html.unescape("".join(element.hears)).split())
         numbers = () if cases == NOTHING else tuple(map(_place, cases.split(".")))
-        return [Statement(found[1], _place(found[2]), numbers, text)]
+        return [Statement(found[1], _place(found[2]), numbers, text, self._in_evidence())]
 
 
 def _is_place(mark: str) -> bool:

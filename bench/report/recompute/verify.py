@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bench.lang.pages import language_of, page_in_english
+from bench.report.recompute.frame import frame
 from bench.report.recompute.recomputed import Recomputed
 from bench.report.recompute.stated import KINDS, OF_ONE_CASE
 from bench.report.recompute.statements import statements
@@ -44,6 +45,8 @@ class Verification:
     """Cases with numbers in the data that no statement of the page is of."""
     unsaid: tuple[str, ...]
     """What the page would have to say in words, and does not."""
+    unlike: tuple[str, ...] | None = None
+    """What looks otherwise than this version writes it; None where that was not looked at, since numbers differ already."""
 
     @property
     def agrees(self) -> bool:
@@ -54,7 +57,7 @@ def verify_page(text: str) -> Verification:
     """Verifies the text of a page. Raises NoPage for what is none. A page in another language is read back into English first."""
     page = read_page_data(text)
     own = language_of(text)
-    text = text if own is None else page_in_english(text, own)
+    whole, text = text, text if own is None else page_in_english(text, own)
     again = Recomputed(page)
     found: Counter[str] = Counter()
     agreed: Counter[str] = Counter()
@@ -77,4 +80,11 @@ def verify_page(text: str) -> Verification:
                 )
     unstated = tuple(again.name(place) for place in again.to_be_shown() if place not in seen) if found else ()
     order = {what: found[what] for what in (*(what for what in ORDER if found[what]), *sorted(found))}
-    return Verification(page, order, agreed, tuple(differences), unstated, tuple(again.unsaid()) if found else ())
+    unsaid = tuple(again.unsaid()) if found else ()
+    if not found or differences or unstated or unsaid:
+        return Verification(page, order, agreed, tuple(differences), unstated, unsaid)
+    around = frame(whole, own)
+    wrong = Counter(what for what, *_ in around.differences)
+    stated = {what: count for what, count in around.stated.items() if count}
+    agreed.update({what: max(count - wrong[what], 0) for what, count in stated.items()})
+    return Verification(page, order | stated, agreed, tuple(Difference(*one) for one in around.differences), (), (), around.unlike)

@@ -51,12 +51,12 @@ class Depth:
     def named(cls, name: str, count: int) -> Depth:
         """The depth that a page's data name."""
         found = cls.for_cases(count, light=name == LIGHT)
-        return replace(found, full=name == FULL, brief=name == BRIEF)
+        return found if found.light else replace(found, full=name == FULL, brief=name == BRIEF)
 
     @property
     def name(self) -> str:
         """As the data of a page name it."""
-        return FULL if self.full else LIGHT if self.light and not self.brief else BRIEF
+        return FULL if self.full else LIGHT if self.light else BRIEF
 
     def log_limit(self, status: Status) -> int:
         """Characters of a log: a trial that went well has little to tell."""

@@ -11,7 +11,7 @@ from bench.judge.claim_records import Finding
 from bench.judge.claims import judge_claims
 from bench.report.outputs.claims import claims_page
 from bench.report.recompute.embedded import FINDINGS, element, stated_rows
-from bench.report.recompute.of_claims import claims_data, verify_claims
+from bench.report.recompute.of_claims import WORDS, claims_data, verify_claims
 from bench.store.page_data import NoPage
 from tests.judge.test_claims import claim, rows
 
@@ -33,7 +33,7 @@ def made(findings: tuple[Finding, ...] = FOUND, of: list[Row] = TIMED) -> str:
 def test_every_claim_with_a_number_is_held_and_the_others_are_counted() -> None:
     found = verify_claims(made())
     assert found.agrees
-    assert set(found.stated.values()) == {4}
+    assert {count for what, count in found.stated.items() if what != WORDS} == {4}
     assert found.agreed == found.stated
     assert found.not_recomputed[0].startswith("1 claims that no number")
 
@@ -54,6 +54,36 @@ def test_an_edit_is_named_with_its_claim(old: str, new: str, what: str) -> None:
     found = verify_claims(page.replace(old, new, 1))
     assert not found.agrees
     assert {one[0] for one in found.differences} == {what}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Of 5 claims", "Of 9 claims"),
+        (">theirs<", ">ours<"),
+        (">Not reproduced: ", ">Not reproduced: 7"),
+        ("not measured", "measured"),
+        ("bench run ", "mine run "),
+        ("<title>Published", "<title>My"),
+        ('<tr id="absent"', '<tr hidden id="absent"'),
+        ("</main>", "<p>All claims hold.</p></main>"),
+    ],
+)
+def test_words_around_the_numbers_and_claims_without_one_are_held_as_the_data_repeat_them(old: str, new: str) -> None:
+    page = made()
+    assert old in page
+    found = verify_claims(page.replace(old, new, 1))
+    assert {one[0] for one in found.differences} == {WORDS}
+    assert found.agreed[WORDS] < found.stated[WORDS]
+
+
+def test_a_page_that_repeats_no_claim_without_a_number_is_held_by_its_numbers() -> None:
+    told = claims_data(FOUND, TIMED)
+    older = claims_page(FOUND, element(FINDINGS, {name: told[name] for name in ("claims", "rows")}))
+    found = verify_claims(older)
+    assert found.agrees
+    assert WORDS not in found.stated
+    assert "all around them" in found.not_recomputed[-1]
 
 
 def test_a_claim_that_was_taken_out_is_missed() -> None:

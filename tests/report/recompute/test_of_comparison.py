@@ -11,8 +11,8 @@ import pytest
 
 from bench.cli import main
 from bench.records import Status
-from bench.report.recompute.embedded import VERDICTS, element
-from bench.report.recompute.of_comparison import verify_comparison
+from bench.report.recompute.embedded import VERDICTS, data_of, element
+from bench.report.recompute.of_comparison import WORDS, verify_comparison
 from bench.store import Store
 from bench.store.page_data import NoPage
 from tests import factories
@@ -62,7 +62,7 @@ def test_every_row_of_two_sides_is_held_with_its_verdict(compared: str) -> None:
     found = verify_comparison(compared)
     assert found.agrees
     assert found.agreed == found.stated
-    assert set(found.stated.values()) == {4}
+    assert {count for what, count in found.stated.items() if what != WORDS} == {4}
     assert not [text for text in found.not_recomputed if "rows" in text]
 
 
@@ -81,6 +81,37 @@ def test_an_edit_is_named_with_its_row(compared: str, old: str, new: str, what: 
     assert old in compared
     found = verify_comparison(compared.replace(old, new, 1))
     assert [one[0] for one in found.differences] == [what]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("<h1>2 worse", "<h1>0 worse"),
+        ("<title>2 worse", "<title>0 worse"),
+        ('class="n">first<', 'class="n">second<'),
+        ("geometric mean ", "geometric mean 0."),
+        ("bench accept ", "mine accept "),
+        ("<h2>What to do", "<h2>Nothing to do"),
+        ('<section class="todo"', '<section hidden class="todo"'),
+        ('<td class="why">', '<td class="why">accepted: '),
+        ("</main>", "<p>All is well.</p></main>"),
+    ],
+)
+def test_headline_reasons_totals_and_what_to_do_are_held_as_the_data_repeat_them(compared: str, old: str, new: str) -> None:
+    assert old in compared
+    found = verify_comparison(compared.replace(old, new, 1))
+    assert {one[0] for one in found.differences} == {WORDS}
+    assert found.agreed[WORDS] < found.stated[WORDS]
+
+
+def test_a_page_that_does_not_repeat_its_words_is_held_by_its_numbers(compared: str) -> None:
+    begin = compared.index("<script")
+    rows = {"rows": data_of(compared, VERDICTS)["rows"]}
+    found = verify_comparison(compared[:begin] + element(VERDICTS, rows))
+    assert found.agrees
+    assert WORDS not in found.stated
+    with pytest.raises(NoPage, match="no words of a page"):
+        verify_comparison(compared[:begin] + element(VERDICTS, {**rows, "page": {"headline": "all is well"}}))
 
 
 def test_an_interval_that_was_narrowed_is_noticed(compared: str) -> None:
@@ -131,7 +162,7 @@ def test_the_command_holds_such_a_page_and_says_what_it_did_not_look_at(
     assert main(["verify", str(file)]) == 0
     said = capsys.readouterr().out
     assert "4 of 4 verdicts agree" in said
-    assert "not recomputed: reasons, banners" in said
+    assert "not recomputed: drawings; reasons, banners" in said
     file.write_text(compared.replace(">4/4<", ">4/5<", 1), encoding="utf-8")
     assert main(["verify", str(file), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
