@@ -123,6 +123,9 @@ def _answer(arguments: Sequence[str] | None) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line (this process's own unless given) and returns the exit code. Never raises for an error."""
+    from bench.cli.terminal import speak_any_locale
+
+    speak_any_locale()
     try:
         return _answer(arguments)
     except BenchError as error:

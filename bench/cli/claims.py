@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli.fitting import folded_table, paragraph, terminal_columns
 from bench.cli.options import database_option, json_option
-from bench.cli.terminal import json_text, note, table
+from bench.cli.terminal import json_text, note
 from bench.errors import SelectionError, StoreError
 from bench.plaintext import plain
 
@@ -76,7 +77,7 @@ def claims(
     code = _exit_code(findings)
     from bench.cli.compare import write
 
-    write(_rendered(findings, rows, "json" if as_json else format_, code), output)
+    write(_rendered(findings, rows, "json" if as_json else format_, code, terminal_columns() if output is None else None), output)
     return code
 
 
@@ -134,7 +135,7 @@ def _exit_code(findings: Sequence[Finding]) -> int:
     return REPRODUCED if judged else NOTHING_JUDGED
 
 
-def _rendered(findings: Sequence[Finding], rows: Sequence[Row], format_: str, code: int) -> str:
+def _rendered(findings: Sequence[Finding], rows: Sequence[Row], format_: str, code: int, room: int | None) -> str:
     from bench.report.outputs.claims import claims_markdown, claims_page
 
     if format_ == "json":
@@ -146,13 +147,15 @@ def _rendered(findings: Sequence[Finding], rows: Sequence[Row], format_: str, co
         from bench.report.recompute.of_claims import claims_data
 
         return claims_page(findings, element(FINDINGS, claims_data(findings, rows)))
-    return _text(findings) + "\n"
+    return _text(findings, room) + "\n"
 
 
-def _text(findings: Sequence[Finding]) -> str:
+def _text(findings: Sequence[Finding], room: int | None) -> str:
     from bench.report.outputs.claims import HEADS, cells, headline, rows_of
 
-    lines = [table(HEADS, [cells(row) for row in rows_of(findings)], right=(2, 3, 4, 5), widest=WIDEST), "", headline(findings)]
+    shown = [cells(row) for row in rows_of(findings)]
+    body = folded_table(HEADS, shown, room, right=(2, 3, 4, 5), widest=WIDEST)
+    lines = [body, "", paragraph(headline(findings), room)]
     missing = Counter(_of_suite(finding) for finding in findings if finding.ours is None and finding.measure is not None)
     if missing:
         lines.append("what is missing is measured by (--format json has a command a claim):")

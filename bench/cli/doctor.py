@@ -6,8 +6,9 @@ import dataclasses
 
 import click
 
+from bench.cli.fitting import NARROWEST, folded, terminal_columns
 from bench.cli.options import database_option, json_option
-from bench.cli.terminal import note, say, say_json
+from bench.cli.terminal import counted, note, say, say_json
 from bench.plaintext import plain
 
 MARKS = {"ok": "  ok      ", "warn": "  warn    ", "problem": "  PROBLEM "}
@@ -41,9 +42,17 @@ def doctor(device: str, database: str, as_json: bool) -> int:
         if finding.area != area:
             area = finding.area
             say(f"\n{area}")
-        say(MARKS[str(finding.severity)] + plain(finding.what, lines=True).replace("\n", "\n" + CONTINUED))
+        say(MARKS[str(finding.severity)] + f"\n{CONTINUED}".join(_lines(finding.what)))
         if finding.advice:
-            say(f"{CONTINUED}→ {plain(finding.advice)}")
+            say(f"{CONTINUED}→ " + f"\n{CONTINUED}  ".join(_lines(finding.advice)))
     counts = {mark: sum(str(finding.severity) == mark for finding in findings) for mark in MARKS}
-    say(f"\n{counts['problem']} problems, {counts['warn']} warnings, {counts['ok']} in order")
+    problems, warnings = counted(counts["problem"], "problem"), counted(counts["warn"], "warning")
+    say(f"\n{problems}, {warnings}, {counts['ok']} in order")
     return exit_code(findings)
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of `text`, folded where they go to a terminal."""
+    room = terminal_columns()
+    lines = plain(text, lines=True).splitlines()
+    return lines if room is None else [part for line in lines for part in folded(line, max(room - len(CONTINUED) - 2, NARROWEST))]

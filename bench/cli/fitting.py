@@ -70,7 +70,7 @@ def folded_table(
     """The table whole, folded until it fits `room` columns; with None, cut at `widest` as `table` does.
 
     Words stay whole: names are there to be copied. The last column is prose; where little is left for it, and for those before it,
-    they stand below their row.
+    they stand below their row, each after its head.
     """
     if room is None:
         return table(heads, rows, right=right, widest=widest)
@@ -84,9 +84,10 @@ def folded_table(
     beside = next((count for count in range(len(own), 1, -1) if total(least[:count]) <= room), 1)
     widths = _shrunk(own[:beside], least[:beside], room)
     lines = []
-    for row in cells:
+    for place, row in enumerate(cells):
         lines += laid(row[:beside], widths, right)
-        below = "; ".join(filter(None, row[beside:]))
+        named = [f"{head} {cell}" for head, cell in zip(cells[0][beside:-1], row[beside:-1], strict=True) if cell and place]
+        below = "; ".join(filter(None, [*named, *row[max(beside, len(row) - 1) :]]))
         lines += [f"{BELOW}{line}" for line in folded(below, room - len(BELOW)) if line]
     return "\n".join(lines)
 

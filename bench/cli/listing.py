@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.fitting import folded_table, terminal_columns
-from bench.cli.options import json_option, plugin_option
+from bench.cli.options import examples, json_option, plugin_option
 from bench.cli.terminal import note, say, say_json
 from bench.plaintext import plain
 
@@ -132,7 +132,7 @@ _KINDS: Mapping[str, tuple[Callable[[Catalogue, Path], list[Row]], Callable[[Seq
 }
 
 
-@click.command("list")
+@click.command("list", epilog=examples("bench list suites", "bench list implementations --json"))
 @click.argument("kind", required=False, type=click.Choice(list(_KINDS)))
 @click.option(
     "--suites",

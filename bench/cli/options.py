@@ -47,6 +47,11 @@ def duration(context: click.Context, parameter: click.Parameter, value: str | No
         raise click.BadParameter(str(error), context, parameter) from None
 
 
+def examples(*commands: str) -> str:
+    """The end of a command's help: what people type, a line each."""
+    return "\n".join(["\b", "Examples:", *(f"  {command}" for command in commands)])
+
+
 def database_option(function: F) -> F:
     """`--db`."""
     return click.option(

@@ -43,8 +43,8 @@ def suite_path(text: str) -> Path:
         known = sorted(one.stem for one in SUITES.glob("*.yaml"))
         near = get_close_matches(text, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "`bench list suites` shows what there is"
-        where = f"{SUITES}/ has no suite of this name" if known else f"there is neither such a file nor a folder {SUITES}/ here"
-        raise SuiteError([Problem(f"{where} ({hint})", text)])
+        where = f"{SUITES}/ has no suite of this name ({hint})"
+        raise SuiteError([Problem(where if known else f"there is no such file here, and no {SUITES}/ that could hold it", text)])
     return named
 
 
@@ -70,7 +70,7 @@ def plan_all(suites: Sequence[str], options: RunOptions, database: str) -> tuple
         else:
             understood.append(text)
     wanted = parse_filters(understood)
-    loaded = []
+    loaded: list[tuple[Path, Suite, Expansion]] = []
     for text in dict.fromkeys(suites):
         try:
             path = suite_path(text)

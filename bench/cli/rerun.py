@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bench.cli.options import database_option, json_option, no_wait_option, spell_duration
-from bench.cli.terminal import note, say, say_json, table
+from bench.cli.terminal import counted, note, say, say_json, table
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def rerun(result: str, trials: int | None, device: str | None, no_wait: bool, da
             }
         )
         return answer.summary.exit_code
-    say(f"old: {len(answer.old)} trials, {_words(_statuses(answer.old))}")
-    say(f"new: {len(answer.new)} trials, {_words(_statuses(answer.new))} (run {answer.summary.run_id})")
+    say(f"old: {counted(len(answer.old), 'trial')}, {_words(_statuses(answer.old))}")
+    say(f"new: {counted(len(answer.new), 'trial')}, {_words(_statuses(answer.new))} (run {answer.summary.run_id})")
     say()
     say(_comparison(answer.old_medians, answer.new_medians))
     return answer.summary.exit_code

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bench.cli.options import database_option, duration, json_option, no_wait_option, plugin_option
+from bench.cli.options import database_option, duration, examples, json_option, no_wait_option, plugin_option
 from bench.cli.plan_words import plan_data, say_plans
 from bench.cli.planning import plan_all
 from bench.cli.report import demand_writable
@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from bench.run import RunOptions
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "bench run attention --profile quick --dry-run          # cases, trials, minutes",
+        "bench run rms_norm rope --profile cpu --report r.html  # two suites, a report",
+        "bench run attention --filter attention=eager,sdpa_flash --set seq_len=256",
+        "bench run --resume latest                              # what a run lacks",
+    )
+)
 @click.argument("suites", nargs=-1, metavar="[SUITE]...")
 @click.option("--profile", metavar="P", help="A profile of the suite, such as quick or cpu.")
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Fresh processes per case. Default: the suite's protocol.")

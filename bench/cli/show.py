@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.fitting import folded_table, paragraph, terminal_columns
-from bench.cli.options import SHORT_ID, database_option, database_words, json_option
-from bench.cli.terminal import WIDEST_CELL, note, say, say_json
+from bench.cli.options import SHORT_ID, database_option, database_words, examples, json_option
+from bench.cli.terminal import WIDEST_CELL, counted, note, say, say_json
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
@@ -22,13 +22,23 @@ ROOM_FOR_IDS = 120
 """A narrower terminal shows the beginnings of ids, where they tell the runs apart: every command takes them."""
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "bench show                # the latest runs",
+        "bench show latest         # a table that fits the terminal",
+        "bench show latest --wide  # every column of it",
+        "bench show 01a22b8c-dfe9  # one result in full; `bench show RUN` names one",
+    )
+)
 @click.argument("what", metavar="[RUN|RESULT]", required=False)
 @click.option("--log", "whole_log", is_flag=True, help="Show the whole log of a result, not only its last lines.")
+@click.option(
+    "--last", type=click.IntRange(min=1), default=RUNS_SHOWN, show_default=True, metavar="N", help="How many of the latest runs to list."
+)
 @click.option("--wide", is_flag=True, help="Every column of a run's table, also where the terminal is too narrow for all.")
 @database_option
 @json_option
-def show(what: str | None, whole_log: bool, wide: bool, database: str, as_json: bool) -> int:
+def show(what: str | None, whole_log: bool, last: int, wide: bool, database: str, as_json: bool) -> int:
     """Show a run (id, the beginning of an id, label, or `latest`), one result (id or the beginning of one), or the latest runs.
 
     Times are medians over trials with their lowest and highest; memory is in powers of two (1 GiB = 2^30 bytes).
@@ -40,7 +50,7 @@ def show(what: str | None, whole_log: bool, wide: bool, database: str, as_json: 
         for notice in store.notices:
             note(notice)
         if what is None:
-            _show_runs(store, as_json=as_json)
+            _show_runs(store, last, as_json=as_json)
             return 0
         try:
             run = store.find_run(what)
@@ -55,10 +65,11 @@ def show(what: str | None, whole_log: bool, wide: bool, database: str, as_json: 
     return 0
 
 
-def _show_runs(store: Store, *, as_json: bool) -> None:
+def _show_runs(store: Store, last: int, *, as_json: bool) -> None:
     from bench.cli.tables import trials_with_row
 
-    runs = store.runs()[:RUNS_SHOWN]
+    every = store.runs()
+    runs = every[:last]
     rows = {run.id: trials_with_row(store.done(run.id)) for run in runs}
     if as_json:
         shown = ("id", "started_at", "suite", "device", "state", "planned_trials", "label")
@@ -76,13 +87,26 @@ def _show_runs(store: Store, *, as_json: bool) -> None:
             run.started_at[:19],
             run.suite,
             run.device,
-            str(run.state),
+            _state(run),
             f"{rows[run.id]}/{run.planned_trials}",
             run.label or "",
         )
         for run in runs
     ]
     say(folded_table(heads, cells, room, right=(5,), widest=WIDEST_CELL))
+    if len(every) > len(runs):
+        say(f"\n{counted(len(every) - len(runs), 'older run')} not shown: bench show --last {len(every)}{database_words()}")
+
+
+def _state(run: Run) -> str:
+    """The state, and whether a run that nobody ended is still measured: a process that was killed cannot say so."""
+    from bench.records import RunState
+
+    if run.state is not RunState.RUNNING:
+        return str(run.state)
+    from bench.run import run_is_alive
+
+    return "running" if run_is_alive(run.id) else "running, by no process of this host"
 
 
 def _show_run(store: Store, run: Run, room: int | None, *, as_json: bool) -> None:
@@ -100,7 +124,7 @@ def _show_run(store: Store, run: Run, room: int | None, *, as_json: bool) -> Non
             "label": run.label,
             "suite": run.suite,
             "question": run.question,
-            "state": f"{run.state}, {there} of {run.planned_trials} planned trials have a row: {status_line(results)}",
+            "state": f"{_state(run)}, {there} of {run.planned_trials} planned trials have a row: {status_line(results)}",
             "device": run.device,
             "started": run.started_at,
             "finished": run.finished_at,

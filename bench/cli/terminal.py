@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -14,6 +16,12 @@ from bench.lang import said
 from bench.plaintext import STEERING, plain
 
 WIDEST_CELL = 60
+SPELLED = "bench-spelled"
+_SPELLINGS = {
+    "–": "-", "−": "-", "─": "-", "…": "...", "×": "x", "→": "->", "·": "*", "µ": "u", "±": "+/-", "≤": "<=", "≥": ">=", "≠": "!=",
+    "∝": "~", "²": "^2", "³": "^3", "°": " degrees", "√": "sqrt ", "├": "|", "│": "|", "└": "|",
+}  # fmt: skip
+"""What we print beyond ASCII, for a locale that lacks it: a range must stay readable as one."""
 
 
 def width(text: str) -> int:
@@ -50,6 +58,25 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequenc
     return "\n".join(lines)
 
 
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    """An error handler of codecs: our own signs are spelled out, others' characters become `?`."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_SPELLINGS.get(char, "?") for char in error.object[error.start : error.end]), error.end
+
+
+def speak_any_locale() -> None:
+    """From now on a locale that cannot say a character (Latin-1, Big5) costs that character and not the command."""
+    codecs.register_error(SPELLED, _spelled)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not _says_all(stream):
+            stream.reconfigure(errors=SPELLED)
+
+
+def _says_all(stream: TextIO) -> bool:
+    return codecs.lookup(stream.encoding or "utf-8").name.startswith("utf")
+
+
 def say(text: str = "") -> None:
     """One line, or several, of the command's output."""
     click.echo(text if "\n" in text else said(text))
@@ -62,8 +89,11 @@ def note(text: str) -> None:
 
 
 def json_text(data: Any) -> str:
-    """`data` as indented JSON in which nothing steers a terminal; raises ValueError on NaN and infinities."""
-    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    """`data` as indented JSON in which nothing steers a terminal, the same data in every locale.
+
+    Raises ValueError on NaN and infinities.
+    """
+    text = json.dumps(data, indent=2, ensure_ascii=not _says_all(sys.stdout), allow_nan=False)
     return "".join(char if char == "\n" or unicodedata.category(char) not in STEERING else _escaped(char) for char in text)
 
 

@@ -66,6 +66,11 @@ def test_a_list_has_all_of_its_words_at_any_width_and_names_stay_whole() -> None
     assert "…" in folded_table(heads, [row], None, widest=20)
 
 
+def test_columns_that_have_no_room_stand_below_their_row_after_their_heads() -> None:
+    text = folded_table(("name", "devices", "what it is"), [("a_long_name", "cpu, cuda", "Words.")], 18, widest=20)
+    assert text.splitlines() == ["name", "    what it is", "a_long_name", "    devices cpu,", "    cuda; Words."]
+
+
 def test_what_matters_first_is_there_at_eighty_columns_and_the_rest_is_named() -> None:
     fitted = fitted_table(HEADS, LINES, 84)
     assert widest_line(fitted.text) <= 84

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.cli.conftest import Bench
 from tests.suite.many_slots import SUITE, plugin_in
 
@@ -68,3 +70,22 @@ def test_a_plan_as_json_names_arms_and_search_for_programs(bench: Bench, tmp_pat
     assert [arm["label"] for arm in suite["arms"]] == ["defaults", "layers=liger"]
     assert suite["arms"][1]["places"] == [{"key": "ladder", "position": 1, "parts": ["layers=liger"], "left_out": None}]
     assert (suite["trials"], suite["most_trials"]) == (2, 16)
+
+
+def test_a_bare_name_that_no_suite_has_is_answered_with_the_nearest_one(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = bench("run", "rms_nrm", "attentoin", "zzz", "--dry-run")
+    assert said.code == 2
+    for words in (
+        "did you mean 'rms_norm'?",
+        "did you mean 'attention'?",
+        "zzz: suites/ has no suite of this name (`bench list suites`",
+    ):
+        assert words in said.err
+    twice = bench(
+        "run", "rope", "suites/rope.yaml", "--profile", "cpu", "--device", "cpu", "--dry-run", "--db", tmp_path / "no.db"
+    ).out
+    assert twice.count("\nrope: ") == 1
+    monkeypatch.chdir(tmp_path)
+    assert "no suites/ that could hold it" in bench("run", "rope", "--dry-run").err

@@ -78,7 +78,7 @@ def test_the_doctor_says_what_to_do_and_fails_on_problems_alone(
     assert main(["doctor"]) == 1
     text = capsys.readouterr().out
     assert "PROBLEM broken\n          badly\n          → install it" in text
-    assert "1 problems, 1 warnings, 1 in order" in text
+    assert "1 problem, 1 warning, 1 in order" in text
     monkeypatch.setattr(bench.run.doctor, "examine", lambda *_, **__: FINDINGS[:2])
     assert main(["doctor"]) == 0
 

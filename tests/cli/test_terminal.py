@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import subprocess
+import sys
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.cli.terminal import json_text, shortened, table, width
+from bench.cli.terminal import counted, json_text, say, say_json, shortened, speak_any_locale, table, width
 from bench.plaintext import plain
 
 
@@ -45,3 +50,26 @@ def test_json_spells_out_what_would_steer_a_terminal_and_stays_the_same_data() -
     assert json.loads(text) == data
     assert all(char == "\n" or char.isprintable() for char in text)
     assert "é" in text
+
+
+def test_a_locale_without_our_signs_gets_them_spelled_and_loses_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="latin-1"))
+    speak_any_locale()
+    say("103–105 ms … 1.2× é 日")
+    say_json({"reason": "103–105 日"})
+    sys.stdout.flush()
+    first, *rest = written.getvalue().decode("latin-1").split("\n")
+    assert first == "103-105 ms ... 1.2× é ?"
+    assert json.loads("\n".join(rest)) == {"reason": "103–105 日"}
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "big5", "koi8-r"])
+def test_a_command_ends_well_in_any_locale(encoding: str) -> None:
+    command = [sys.executable, "-m", "bench", "list", "metrics"]
+    told = subprocess.run(command, env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True, check=True).stdout
+    assert "time_s" in told.decode(encoding)
+
+
+def test_one_is_one_and_two_are_many() -> None:
+    assert (counted(0, "block"), counted(1, "block"), counted(2, "block")) == ("0 blocks", "1 block", "2 blocks")
