@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import lzma
 import hashlib
 import json
+import lzma
 import math
 import time
 import zlib
@@ -119,7 +119,7 @@ class Source:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Source]:
-    """The source at `path`, decompressed where it is gzip or xz. Raises StoreError for a file that cannot be read or is damaged or cut off."""
+    """The source at `path`, decompressed where it is gzip or xz. Raises StoreError for one that cannot be read or is damaged or cut off."""
     try:
         with path.open("rb") as raw:
             begins = raw.read(6)
