@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.cli import main
 from bench.records import Result
 from bench.report.recompute.verify import verify_page
 from bench.stats import median
@@ -23,6 +24,7 @@ RESULTS = ROOT / "results" / "published"
 LIMIT_BYTES = 3 * 2**20
 """Of all that is published: a repository must travel light."""
 WRITTEN = sorted(PAGES.glob("*.html"))
+CLAIMS = PAGES / "claims.html"
 
 
 def test_the_published_pages_all_together_travel_light() -> None:
@@ -40,7 +42,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
         return {row.id: row for row in store.results([run.id for run in store.runs()])}
 
 
-@pytest.mark.parametrize("page", WRITTEN, ids=lambda path: path.stem)
+@pytest.mark.parametrize("page", [page for page in WRITTEN if page != CLAIMS], ids=lambda path: path.stem)
 def test_a_published_page_tells_the_trials_of_published_files_and_agrees_with_them(
     page: Path, published: dict[str, Result]
 ) -> None:
@@ -50,6 +52,13 @@ def test_a_published_page_tells_the_trials_of_published_files_and_agrees_with_th
     assert told.keys() <= published.keys()
     timed = {one: published[one].measurement("time_s") for one in told}
     assert all(value == pytest.approx(median(timed[one].samples)) for one, value in told.items() if value is not None)  # type: ignore[union-attr]
+
+
+def test_the_published_page_of_claims_is_that_of_the_published_rows_and_agrees_with_itself(tmp_path: Path) -> None:
+    again = tmp_path / "claims.html"
+    assert main(["claims", "--published", str(RESULTS), "--format", "html", "-o", str(again)]) in (0, 1)
+    assert again.read_bytes() == CLAIMS.read_bytes(), "make report"
+    assert main(["verify", str(CLAIMS)]) == 0
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
@@ -72,7 +81,7 @@ def test_make_report_renders_what_is_published_and_a_second_call_changes_no_byte
             [*command, f"PUBLISHED={folder.parent}", f"PAGES={pages}"], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        assert [path.name for path in pages.iterdir()] == ["toy-layers.html"]
-        made.append((pages / "toy-layers.html").read_text(encoding="utf-8"))
+        assert sorted(path.name for path in pages.iterdir()) == ["claims.html", "toy-layers.html"]
+        made.append([path.read_text(encoding="utf-8") for path in sorted(pages.iterdir())])
     assert made[0] == made[1]
-    assert {run.suite for run in read_page_data(made[0]).runs} == {"rope", "swiglu"}
+    assert {run.suite for run in read_page_data(made[0][1]).runs} == {"rope", "swiglu"}
