@@ -110,6 +110,14 @@ def _say(text: str) -> None:
     note(scrub(text))
 
 
+def _open_what_is_closed() -> None:
+    # `bench … >&-`: a command that nobody listens to ends as it would otherwise, and not with Python's 1, which means `worse` here.
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
 def _swallow_output() -> None:
     # Python flushes stdout once more at its end and would complain about the closed pipe then.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -125,6 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line (this process's own unless given) and returns the exit code. Never raises for an error."""
     from bench.cli.terminal import speak_any_locale
 
+    _open_what_is_closed()
     speak_any_locale()
     try:
         return _answer(arguments)

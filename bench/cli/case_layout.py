@@ -71,6 +71,7 @@ def fitted_table(heads: Heads, lines: Sequence[Line], room: int) -> Fitted:
     values = [column for column in values if any(column.cells)]
     axes = [_column(head, [line.point[place] for line in lines]) for place, head in enumerate(heads.axes)]
     found = [_column(head, [line.found[place] for line in lines], right=True) for place, head in enumerate(heads.found)]
+    found = [column for column in found if any(column.cells)]
     left: list[str] = []
     above = _needs([*axes, *named, *values]) > room and bool(axes)
     shown = [*([] if above else axes), *named]

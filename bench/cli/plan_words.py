@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from bench.cli.fitting import folded_table, paragraph, terminal_columns
+from bench.cli.fitting import folded_table, paragraph, terminal_columns, widest_line
 from bench.cli.options import spell_duration
 from bench.cli.planning import Planned
-from bench.cli.terminal import counted, say
+from bench.cli.terminal import counted, say, shortened, table
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 ARMS_SHOWN = 60
 """Arms that a plan lists; more are only counted."""
+QUESTION_COLUMNS = 90
 SPELLED_OUT = 3
 """With more suites than this a plan has a line for each: nobody reads two hundred lines before the first number."""
 
@@ -46,14 +47,19 @@ def say_plans(planned: Sequence[Planned], *, budget_s: float | None, gpus: int, 
 
 
 def _say_briefly(planned: Sequence[Planned], gpus: int) -> None:
+    """A line a suite, whatever the terminal: questions end where there is no more room, `bench list suites` has them whole."""
     rows = []
     for entry in planned:
         without = sum(count for *_, count in entry.not_measured)
         cases = "searches" if entry.plan.searching else str(len(entry.plan.cases))
         about = spell_duration(_seconds(entry, gpus))
         rows.append((entry.suite.name, cases, str(without or ""), str(_most_trials(entry)), about, entry.suite.question))
-    heads = ("suite", "cases", "not here", "trials", "about", "question")
-    say("\n" + folded_table(heads, rows, terminal_columns(), right=(1, 2, 3, 4), widest=90))
+    heads, numbers, room = ("suite", "cases", "not here", "trials", "about", "question"), (1, 2, 3, 4), terminal_columns()
+    left = (
+        QUESTION_COLUMNS if room is None else room - widest_line(table(heads[:-1], [row[:-1] for row in rows], right=numbers)) - 2
+    )
+    shown = [(*row, shortened(question, left)) for *row, question in rows] if left >= len(heads[-1]) else [row[:-1] for row in rows]
+    say("\n" + table(heads[: len(shown[0])], shown, right=numbers, widest=QUESTION_COLUMNS))
 
 
 def _most_trials(planned: Planned) -> int:

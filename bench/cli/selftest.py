@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli.fitting import folded_table, terminal_columns
 from bench.cli.options import database_option, json_option
-from bench.cli.terminal import note, say, say_json, table
+from bench.cli.terminal import note, say, say_json
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def _text(report: Report) -> str:
         (line.part, line.what, _number(line.expected, line.unit), _measured(line), line.tolerance, WORDS[str(line.verdict)])
         for line in report.judgements
     ]
-    body = table(("part", "what", "expected", "measured", "tolerance", "verdict"), rows, right=(2,), widest=80)
+    heads = ("part", "what", "expected", "measured", "tolerance", "verdict")
+    body = folded_table(heads, rows, terminal_columns(), right=(2,), widest=80)
     reasons = [f"{line.part}, {line.what}: {line.reason}" for line in report.judgements if line.reason]
     return body + "".join(f"\n  {plain(text, lines=True)}" for text in ([""] if reasons else []) + reasons)
 

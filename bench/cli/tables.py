@@ -82,7 +82,8 @@ def case_table(run: Run, results: Sequence[Result], room: int | None = None) -> 
     body = whole_table(heads, lines)
     if room is not None and widest_line(body) > room:
         body = _in_room(run, fitted_table(heads, lines, room), room)
-    return f"{paragraph(plain(head), room)}\n\n{body}"
+    withheld = dict.fromkeys(summary.time_withheld for summary in summaries if summary.usable and summary.time_withheld)
+    return "\n".join([paragraph(plain(head), room), "", body, *(paragraph(plain(why), room) for why in withheld)])
 
 
 def _in_room(run: Run, fitted: Fitted, room: int) -> str:

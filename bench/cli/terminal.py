@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 import click
 
+from bench.errors import BenchError
 from bench.lang import said
 from bench.plaintext import STEERING, plain
 
@@ -77,9 +78,19 @@ def _says_all(stream: TextIO) -> bool:
     return codecs.lookup(stream.encoding or "utf-8").name.startswith("utf")
 
 
+def _write(text: str) -> None:
+    """`text` on standard output. Raises BenchError where that is a full disk, or broken otherwise; a reader who left is no error."""
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise BenchError(f"standard output cannot be written ({error.strerror}): free some space, or send it elsewhere") from error
+
+
 def say(text: str = "") -> None:
     """One line, or several, of the command's output."""
-    click.echo(text if "\n" in text else said(text))
+    _write(text if "\n" in text else said(text))
 
 
 def note(text: str) -> None:
@@ -105,4 +116,4 @@ def _escaped(char: str) -> str:
 
 def say_json(data: Any) -> None:
     """`data` as `json_text` gives it."""
-    click.echo(json_text(data))
+    _write(json_text(data))

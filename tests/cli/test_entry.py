@@ -113,3 +113,23 @@ def test_main_does_not_change_how_signals_are_handled() -> None:
     before = signal.getsignal(signal.SIGINT)
     assert main(["--version"]) == 0
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("arguments", [["list", "models"], ["list", "models", "--json"], ["shw"]])
+def test_closed_output_changes_no_exit_code(arguments: list[str]) -> None:
+    for closed in (">&-", ">&- 2>&-"):
+        ended = subprocess.run(
+            ["sh", "-c", f'"$0" -m bench "$@" {closed}', sys.executable, *arguments], capture_output=True, check=False
+        )
+        assert ended.returncode == (2 if arguments == ["shw"] else 0), ended.stderr
+        assert b"Traceback" not in ended.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_output_onto_a_full_disk_is_a_message_and_no_bug(filled: Filled) -> None:
+    for options in ([], ["--json"]):
+        command = [sys.executable, "-m", "bench", "show", "latest", "--db", str(filled.path), *options]
+        with open("/dev/full", "w") as full:
+            ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert (ended.returncode, "standard output cannot be written (No space left on device)" in ended.stderr) == (2, True)
+        assert "Traceback" not in ended.stderr

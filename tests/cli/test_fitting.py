@@ -143,7 +143,9 @@ def test_the_command_that_shows_every_column_is_told_with_what_is_left_out() -> 
     assert whole_table(HEADS, LINES).count("CUDA ran out") == 1
 
 
-def test_many_suites_are_planned_in_a_line_each_and_in_full_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_suites_are_planned_in_a_line_each_and_in_full_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = ["rms_norm", "rope", "swiglu", "optimizer"]
     options = RunOptions(profile="cpu", device="cpu")
     _, _, planned = plan_all([f"suites/{name}.yaml" for name in names], options, str(tmp_path / "no.db"))
@@ -154,7 +156,40 @@ def test_many_suites_are_planned_in_a_line_each_and_in_full_on_request(tmp_path:
     assert f"in all: 4 suites, {trials} trials, about " in brief
     assert "budget: 2 min; when it is spent" in brief
     assert "a plan in full: bench run SUITE --dry-run" in brief
+    for room in (30, 60, 80):
+        monkeypatch.setattr(plan_words, "terminal_columns", lambda room=room: room)
+        plan_words.say_plans(planned, budget_s=None, gpus=1, at_length=False)
+        lines = capsys.readouterr().out.splitlines()[1:6]
+        assert [line.split()[0] for line in lines] == ["suite", *names]
+        assert room < 45 or max(map(len, lines)) <= room
+    monkeypatch.undo()
     plan_words.say_plans(planned, budget_s=None, gpus=1, at_length=True)
     full = capsys.readouterr().out
     assert full.count(" cases, ") == len(names)
     assert "1 case gets a row without being started:" in full
+
+
+def test_a_table_without_times_says_why() -> None:
+    run = factories.run()
+    rows = [factories.result(run.id, dataclasses.replace(factories.case(), device="cpu-interpreter"))]
+    for room in (None, 60):
+        assert case_table(run, rows, room).splitlines()[-1] == "no time is shown: an interpreter says nothing of speed"
+
+
+_CELLS = st.text("ab 日–é=", max_size=30)
+_LINES = st.builds(
+    Line,
+    st.tuples(_CELLS, _CELLS),
+    *([_CELLS] * 6),
+    st.tuples(_CELLS, _CELLS, _CELLS),
+    _CELLS,
+)
+
+
+@given(st.lists(_LINES, min_size=1, max_size=4), st.integers(1, 160))
+def test_any_rows_are_told_in_any_room_and_no_finding_is_lost(lines: list[Line], room: int) -> None:
+    fitted = fitted_table(HEADS, lines, room)
+    held = {head for place, head in enumerate(HEADS.found) if any(line.found[place] for line in lines)}
+    told = {head for head in HEADS.found if head in fitted.left_out or any(words.startswith(f"{head} ") for words in fitted.alike)}
+    assert told <= held
+    assert all(head.split()[0] in fitted.text for head in held - told)

@@ -220,3 +220,23 @@ def test_check_lists_findings_and_fails(bench: Bench, tmp_path: Path) -> None:
     path = tmp_path / "broken.db"
     path.write_bytes(b"SQLite format 3\x00" + b"\x00" * 5000)
     assert bench("db", "check", "--db", path).code == 2
+
+
+def test_show_says_how_many_older_runs_there_are_and_which_run_nobody_measures_any_more(bench: Bench, tmp_path: Path) -> None:
+    database = tmp_path / "many.db"
+    with Store.open(database) as store:
+        for minute in range(3):
+            store.add_run(factories.run(started_at=f"2026-01-02T03:0{minute}:00+00:00", state=RunState.RUNNING))
+    listed = bench("show", "--last", "2", "--db", database).out
+    assert listed.count("running, by no process of this host") == 2
+    assert f"1 older run not shown: bench show --last 3 --db {database}" in listed
+    assert len(json.loads(bench("show", "--last", "2", "--db", database, "--json").out)) == 2
+    assert "older" not in bench("show", "--db", database).out
+    assert "state     running, by no process of this host, 0 of " in bench("show", "latest", "--db", database).out
+
+
+def test_show_run_names_every_reason_for_which_rows_are_excluded(bench: Bench, filled: Filled) -> None:
+    for result, reason in zip(filled.results, ("a neighbour was busy", "the wrong clock", "the wrong clock"), strict=False):
+        assert bench("db", "exclude", result.id, "--reason", reason, "--db", filled.path).code == 0
+    shown = bench("show", filled.run.id, "--db", filled.path).out
+    assert "2 rows excluded: the wrong clock\n1 row excluded: a neighbour was busy\n" in shown
