@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -18,7 +19,7 @@ import yaml
 from bench.catalogue import load_catalogue
 from bench.errors import StoreError
 from bench.records import Pass, Run, RunState
-from bench.store import Store
+from bench.store import Store, new_id
 from bench.suite import expand, load_suite
 from tests.test_slurm import _until, slurm  # noqa: F401 - a fixture
 
@@ -170,6 +171,15 @@ def test_the_workflow_calls_only_what_the_makefile_has(job: Job) -> None:
     assert re.search(rf"^  {data['env']['PROFILE']}:", (ROOT / data["env"]["SUITES"]).read_text(), re.MULTILINE)
 
 
+def _add_a_row_that_no_later_night_has(job: Job) -> None:
+    """To the first night: the same was asked of all."""
+    (run,) = job.nights()
+    with Store.open(job.database) as store:
+        row = store.results([run.id])[0]
+        longer = dataclasses.replace(row.case, params={**row.case.params, "seq_len": 96})
+        store.add_results([dataclasses.replace(row, id=new_id(), trial=dataclasses.replace(row.trial, case=longer))])
+
+
 @pytest.mark.slow
 def test_a_series_of_nights_on_slurm_hands_its_options_on_and_fails_the_job_whose_night_is_worse(job: Job, slurm: Path) -> None:  # noqa: F811
     """The first night is well, and its log empty. Of the second a row is gone, as when a kernel is not built any more."""
@@ -200,7 +210,7 @@ def test_a_series_of_nights_on_slurm_hands_its_options_on_and_fails_the_job_whos
     apart = datetime.fromisoformat(state["StartTime"]) - datetime.fromisoformat(told(first)["StartTime"])
     assert timedelta(hours=23, minutes=55) < apart < timedelta(hours=24, minutes=5)
 
-    (job.folder / "small.yaml").write_text(SUITE.replace("[32, 64]", "[32]"))
+    _add_a_row_that_no_later_night_has(job)
     assert job.run("scontrol", "update", f"jobid={following}", "StartTime=now", **variables).returncode == 0
     state = ended(following)
     assert (state["JobState"], state["ExitCode"]) == ("FAILED", "1:0")

@@ -130,12 +130,14 @@ def accept(
 ) -> int:
     """Accept rows of `bench compare A B` that are worse or missing, so that they fail no job until END.
 
+    With --series also what was worse when B's suspects were measured again, though two runs apart may not show it.
     What becomes worse than it is now, by more than 5 %, counts again; after END everything does. Keys of series are in the JSON of
     `bench compare` and in the list of `bench history`.
     """
     from bench.cli.compare import judged
     from bench.judge.acceptances import acceptance_of
     from bench.judge.answer import is_worse
+    from bench.judge.confirmed import confirmed
     from bench.store import Store
 
     if bool(series) == every:
@@ -144,6 +146,9 @@ def accept(
     with Store.open(database, create=False) as store:
         comparison = judged(store, first, second, ())
         open_ = [verdict for verdict in comparison.verdicts if is_worse(verdict)]
+        if series:
+            known = {verdict.series.key for verdict in open_}
+            open_ += [verdict for verdict in confirmed(store, comparison.second.runs) if verdict.series.key not in known]
         lost = [key for key in series if not any(verdict.series.key.startswith(key) for verdict in open_)]
         if lost:
             raise SelectionError(f"no row that is worse or missing has a series key that begins with {', '.join(map(repr, lost))}")

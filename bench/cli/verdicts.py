@@ -154,9 +154,12 @@ def alarm_lines(verdict: Verdict, name: str) -> list[str]:
 
 def alarm_heads(verdict: Verdict, name: str) -> list[str]:
     """What an alarm says of the row itself."""
+    from bench.judge.acceptances import ENDED, EXCEEDED
+
     seen = ", measured again in turn" if verdict.confirmed_in else ", by the nights alone" if verdict.screening else ""
     lines = [f"{verdict.word}: {name}, {verdict.series.metric}{_change(verdict)}{seen}"]
-    return [*lines, f"  {verdict.reason}"] if verdict.kind == "status" else lines
+    lines += [f"  {verdict.reason}"] if verdict.kind == "status" else []
+    return [*lines, *(f"  {note}" for note in verdict.notes if note.startswith((ENDED, EXCEEDED)))]
 
 
 def alarm_facts(verdict: Verdict) -> list[str]:

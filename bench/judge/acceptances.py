@@ -17,6 +17,9 @@ from bench.judge.verdict import Kind, Verdict, Word
 if TYPE_CHECKING:
     from bench.store import Acceptance, Baseline
 
+ENDED, EXCEEDED = "was accepted until", "accepted at"
+"""How the notes begin that say why a row counts again."""
+
 
 def resolve_baseline(baselines: Iterable[Baseline], name: str, *, now: str) -> Baseline | None:
     """The baseline of this name, None where there is none. Raises SelectionError for one past its end: it may hide anything by now."""
@@ -57,10 +60,10 @@ def _applied(verdict: Verdict, by_series: dict[str, list[Acceptance]], now: str)
     for entry in sorted(known, key=lambda entry: entry.expires_at, reverse=True):
         who = f"by {entry.author} on {entry.accepted_at[:10]}: {entry.reason}"
         if entry.expires_at <= now:
-            return replace(verdict, notes=(*verdict.notes, f"was accepted until {entry.expires_at[:10]}, which is over ({who})"))
+            return replace(verdict, notes=(*verdict.notes, f"{ENDED} {entry.expires_at[:10]}, which is over ({who})"))
         if _covers(entry, verdict):
             return replace(verdict, counts=False, accepted=f"accepted until {entry.expires_at[:10]} {who}")
-        further = f"accepted at {entry.ratio:.3f}×, and worse than that now ({who})" if entry.ratio is not None else who
+        further = f"{EXCEEDED} {entry.ratio:.3f}×, and worse than that now ({who})" if entry.ratio is not None else who
         verdict = replace(verdict, notes=(*verdict.notes, further))
     return verdict
 

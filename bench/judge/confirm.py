@@ -231,7 +231,8 @@ def _told(values: Sequence[Scalar]) -> str:
 def _merged(comparison: Comparison, again: dict[str, Verdict]) -> Comparison:
     looked_at = [(verdict, again[verdict.series.key]) for verdict in comparison.verdicts if verdict.series.key in again]
     facts = [f"{fact.name} {_told(fact.first)} → {_told(fact.second)}" for fact in comparison.environment]
-    elsewhere = of_moved_machine(looked_at, comparison.first.runs, facts)
+    screened = sum(verdict.screening in (Sight.SUSPECT, Sight.CLEAR) for verdict in comparison.verdicts)
+    elsewhere = of_moved_machine(looked_at, screened, comparison.first.runs, facts)
     if elsewhere is not None:
         comparison = replace(comparison, news=(*comparison.news, elsewhere), banners=(*comparison.banners, elsewhere))
     verdicts = in_order([again.get(verdict.series.key, verdict) for verdict in comparison.verdicts])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -58,8 +59,11 @@ def _decided_by_value(suspect: Verdict, measured: Sequence[Verdict], run_id: str
     word: Word = Word.AMBIGUOUS
     if own.word is (Word.WORSE if grown else Word.BETTER):
         word, reason = own.word, f"confirmed: {beside}, {own.reason}"
-    elif own.word is Word.SAME:
+    elif own.word is Word.SAME and _clears(own, suspect):
         word, reason = Word.SAME, f"{beside} it is the same: tonight the machine was other, or what else is around it"
+    elif own.word is Word.SAME:
+        told = f"{own.ratio.interval.low:.3f} to {own.ratio.interval.high:.3f}" if own.ratio and own.ratio.interval else ""
+        reason = f"not confirmed: {beside} it is {own.reason}, which may still be half of what the night saw ({told})"
     else:
         reason = f"not confirmed: {beside} it is {own.word} ({own.reason})"
     usual = "what is usual" if exact else "its median"
@@ -69,3 +73,14 @@ def _decided_by_value(suspect: Verdict, measured: Sequence[Verdict], run_id: str
         effect=own.effect, smallest_detectable=own.smallest_detectable, cycles=own.cycles, notes=(*own.notes, seen),
         settle=suspect.settle if word is Word.AMBIGUOUS else None, confirmed_in=run_id,
     )  # fmt: skip
+
+
+def _clears(own: Verdict, suspect: Verdict) -> bool:
+    """Whether less than half of what the night saw is left, so that the code is not what moved: equal within a margin is not enough.
+
+    A change below the margin is both equal and there. Of exact rules there is no interval, and equal is equal.
+    """
+    if own.ratio is None or own.ratio.interval is None or suspect.ratio is None:
+        return True
+    half = math.sqrt(suspect.ratio.value)
+    return own.ratio.interval.high < half if half > 1 else own.ratio.interval.low > half

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.judge.evidence import Evidence
+from bench.judge.totals import MASS_LEAST, MASS_SHARE
 from bench.judge.verdict import Kind, Verdict, Word
 from bench.records import Run, RunState, Status
 from bench.stats import median
@@ -36,10 +37,15 @@ def of_night(before: Evidence, tonight: Evidence, last: Run, verdicts: Sequence[
     )
 
 
-def of_moved_machine(looked_at: Sequence[tuple[Verdict, Verdict]], nights: Sequence[Run], facts: Sequence[str]) -> str | None:
+def of_moved_machine(
+    looked_at: Sequence[tuple[Verdict, Verdict]], screened: int, nights: Sequence[Run], facts: Sequence[str]
+) -> str | None:
     """What to say of times that are beyond the limit of the nights before, and as slow in the last good version that was measured again.
 
+    A few of many are so by chance every night: that is no news, unless something else has changed too.
+
     Args:
+        screened: how many times were held against the nights before.
         looked_at: each suspect as the screen left it and as it is after the second look.
         nights: those before tonight; what was as slow when it was last measured is no news.
         facts: what of the environment is other than in the last night, in words.
@@ -49,6 +55,8 @@ def of_moved_machine(looked_at: Sequence[tuple[Verdict, Verdict]], nights: Seque
         for suspect, now in looked_at
         if now.confirmed_in is not None and now.word is Word.SAME and suspect.ratio is not None and suspect.ratio.value > 1
     ]
+    if not moved or not (facts or len(moved) >= max(MASS_LEAST, MASS_SHARE * screened)):
+        return None
     began = {run.id: run.started_at for run in nights}
     if not any(suspect.last_judged is not None and began.get(suspect.good_run or "") == suspect.last_judged for suspect in moved):
         return None

@@ -23,9 +23,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bench.judge.compare import STATUS, Comparison, changed_method, changed_workload, identity, is_crowded, same_question
+from bench.judge.compare import STATUS, Comparison, changed_method, changed_workload, identity, is_crowded
 from bench.judge.environment_diff import compared_environments, differences, environments_of, gpus
 from bench.judge.evidence import Evidence, TrialRow
+from bench.judge.gone import gone
 from bench.judge.news import of_night, other_harness, upgraded
 from bench.judge.screen import FEWEST, FLOOR, Screening, Sight, screen
 from bench.judge.sides import NIGHTLY
@@ -41,8 +42,6 @@ NIGHTS = 21
 """Earlier nights of a series that are looked at: a window, and the night that confirms."""
 MOST_NIGHTS = 200
 """Earlier runs that are looked at where nights have a budget, so that a series is not in each of them."""
-EXPECTED_IN = 5
-"""A case that half of so many last nights had is expected."""
 
 Night = Sequence[TrialRow]
 
@@ -75,7 +74,7 @@ def regress(before: Evidence, tonight: Evidence) -> Comparison:
         night_before = started.get(line.nights[-2][0].run_id) if len(line.nights) > 1 else None
         into += [replace(verdict, last_judged=night_before) for verdict in _judged(line, everything)]
     rotates = all(is_rotating(run) for run in tonight.runs)
-    verdicts += () if rotates else _missing(before, tonight)
+    verdicts += () if rotates else gone(before, tonight)
     last = _last_night(before, tonight)
     yesterday = replace(
         before, environments={row.environment_id: environments[row.environment_id] for row in last}, trials=tuple(last)
@@ -171,35 +170,6 @@ def _waiting(before: Evidence, tonight: Evidence) -> tuple[Waiting, ...]:
         for key, row in last.items()
     ]
     return tuple(sorted(found, key=lambda one: (one.last_judged, one.series.case_key)))
-
-
-def _missing(before: Evidence, tonight: Evidence) -> list[Verdict]:
-    recent = [run.id for run in before.runs[-EXPECTED_IN:]]
-    seen: dict[tuple[str, str], set[str]] = {}
-    example: dict[tuple[str, str], TrialRow] = {}
-    for row in before.trials:
-        if row.run_id in recent and row.status is Status.OK:
-            seen.setdefault((row.case_key, row.arm), set()).add(row.run_id)
-            example[row.case_key, row.arm] = row
-    here = {(row.case_key, row.arm) for row in tonight.trials}
-    versions = {identity(tonight.cases[case_key], arm) for case_key, arm in here}
-    runs = {run.id: run for run in before.runs}
-    whole = all(run.state is RunState.FINISHED for run in tonight.runs)
-    found = []
-    for key in sorted(seen.keys() - here):
-        if 2 * len(seen[key]) < len(recent) or before.is_canary(key[0]) or identity(before.cases[key[0]], key[1]) in versions:
-            continue
-        row = example[key]
-        asked = same_question([runs[row.run_id]], tonight.runs)
-        series = Series(before.cases[key[0]], key[0], STATUS, row.hard_hash, row.method_version, key[1])
-        reason = f"it ran on {len(seen[key])} of the last {len(recent)} nights"
-        if not whole:
-            reason += "; the run stopped before it"
-        elif not asked:
-            reason += "; tonight was not asked for it: another suite, profile or filter"
-        sides = SideReading(0, None, "ok"), SideReading(0, None, "no rows")
-        found.append(Verdict(series, Word.MISSING, Kind.STATUS, reason, *sides, counts=whole and asked))
-    return found
 
 
 def _judged(line: _Line, evidence: Evidence) -> list[Verdict]:

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from bench.cli.brief import MOST_LINES, Judged, brief
+from bench.judge.acceptances import acceptance_of, apply_acceptances
 from bench.judge.answer import FailOn, answer
 from bench.judge.compare import Comparison
 from bench.judge.culprits import with_alarms
@@ -130,3 +131,16 @@ def test_news_is_told_where_all_is_well_and_the_last_line_names_the_run() -> Non
     lines = brief([judged(quiet)], None)
     assert (lines[0].startswith("lab: well"), lines[1]) == (True, "  another machine")
     assert lines[-1] == f"all of it: bench regress {quiet.second.runs[0].id} --no-confirm"
+
+
+def test_an_alarm_that_comes_back_says_that_it_was_accepted_by_whom_and_until_when() -> None:
+    found = together(1, bytes_=1.2e8)
+    (worse,) = [one for one in found.verdicts if one.word is Word.WORSE]
+    accepted = acceptance_of(worse, author="A", reason="more state", now="2026-01-01", expires_at="2026-02-01")
+    verdicts = apply_acceptances(found.verdicts, [accepted], now="2026-03-01")
+    lines = brief([judged(dataclasses.replace(found, verdicts=verdicts))], None)
+    assert "  was accepted until 2026-02-01, which is over (by A on 2026-01-01: more state)" in lines
+    assert (
+        brief([judged(dataclasses.replace(found, verdicts=apply_acceptances(found.verdicts, [accepted], now="2026-01-15")))], None)
+        == []
+    )

@@ -476,6 +476,46 @@ def test_an_accepted_change_fails_no_job_until_it_ends_or_grows(bench: Bench, pa
     assert bench("compare", "good", "slower", "--db", path).code == 1
 
 
+def test_what_only_the_second_look_of_a_night_showed_can_be_accepted(bench: Bench, path: Path) -> None:
+    started = "2026-02-20T03:00:00+00:00"
+    night = stored(path, "night", five(1.015), CASES[:1], started_at=started, reason="nightly")
+    again = factories.run(reason="confirm", parent_run_id=night.id, started_at=started)
+    rows = [
+        factories.result(again.id, CASES[0], index=pair, time_s=1e-3 * factor * (1 + 0.001 * (pair % 3)))
+        for arm, factor in (("good", 1.0), ("new", 1.03))
+        for pair in range(8)
+    ]
+    in_arms = [
+        dataclasses.replace(row, trial=dataclasses.replace(row.trial, arm="good" if place < 8 else "new", pair_index=place % 8))
+        for place, row in enumerate(rows)
+    ]
+    compared = json.loads(bench("compare", "good", "night", "--format", "json", "--db", path).out)
+    (key,) = [row["series"] for row in compared["rows"] if row["metric"] == "time_s"]
+    words = (
+        "accept",
+        "good",
+        "night",
+        "--series",
+        key[:12],
+        "--reason",
+        "wanted",
+        "--until",
+        "30d",
+        "--author",
+        "me",
+        "--db",
+        path,
+    )
+    assert bench(*words).code == 2
+    with Store.open(path) as store:
+        store.add_run(again)
+        store.add_results(in_arms)
+    accepted = bench(*words)
+    assert (accepted.code, accepted.out.startswith("1 row is accepted until ")) == (0, True)
+    with Store.open(path) as store:
+        assert {(one.series_key, round(one.ratio or 0, 3)) for one in store.acceptances()} == {(key, 1.03)}
+
+
 def test_an_acceptance_needs_rows_a_reason_and_an_end(bench: Bench, path: Path) -> None:
     stored(path, "slow", five(1.2))
     stored(path, "same", five())

@@ -91,3 +91,19 @@ def test_a_second_look_under_conditions_that_forbid_it_leaves_the_night_as_it_wa
     found = decided(suspect, measured(rows(), rows(status=Status.INVALID)), "run-1", "the version of May")
     assert (found.word, found.confirmed_in) == (Word.WORSE, None)
     assert "provisional" in found.notes[-1]
+
+
+def test_less_than_the_margin_is_no_sign_of_the_machine_unless_it_is_less_than_half_of_what_the_night_saw() -> None:
+    suspect = suspect_of(trials(CASE, noisy(random.Random(3), 1.045e-2, 0.002, 3), peak_bytes=100 * MIB))
+    rng = random.Random(4)
+    for level, word, words in (
+        (
+            1.025,
+            Word.AMBIGUOUS,
+            "not confirmed: measured again in turn with the version of May it is shown to differ by less than 5",
+        ),
+        (1.0, Word.SAME, "tonight the machine was other"),
+    ):
+        sides = [trials(CASE, noisy(rng, 1e-2 * factor, 0.012, 8), peak_bytes=100 * MIB) for factor in (1.0, level)]
+        found = decided(suspect, measured(*sides), "run-1", "the version of May")
+        assert (found.word, words in found.reason) == (word, True)

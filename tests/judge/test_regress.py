@@ -124,6 +124,17 @@ def test_a_case_that_was_there_every_night_and_is_gone_is_missing_unless_the_run
     assert one(split(runs, rows, [EAGER, other]), "status").counts is False
 
 
+def test_a_case_that_is_gone_is_told_for_weeks_and_one_that_came_now_and_then_is_not_expected() -> None:
+    often, seldom = factories.case("sdpa_flash"), factories.case("sdpa_math")
+    runs = [night(number) for number in range(20)]
+    rows = [row for run in runs for row in trials(EAGER, [1e-2] * 3, run_id=run.id)]
+    rows += [row for run in runs[:6] for row in trials(often, [1e-2] * 3, run_id=run.id)]
+    rows += [row for run in runs[2:12:9] for row in trials(seldom, [1e-2] * 3, run_id=run.id)]
+    gone = one(split(runs, rows, [EAGER, often, seldom]), "status")
+    assert (gone.series.case, gone.word, gone.counts) == (often, Word.MISSING, True)
+    assert gone.reason == "it ran on 5 of 5 nights until 2026-03-06"
+
+
 def test_a_new_case_has_nothing_to_be_held_against() -> None:
     runs = [night(number) for number in range(3)]
     rows = [row for run in runs for row in trials(EAGER, [1e-2] * 3, run_id=run.id)]
