@@ -36,6 +36,7 @@ class Side:
     runs: tuple[Run, ...]
     audits: tuple[Audit, ...]
     environment: Environment
+    """Of the one that is `last`."""
 
     @property
     def name(self) -> str:
@@ -45,7 +46,14 @@ class Side:
 
     @property
     def last(self) -> Audit:
-        return self.audits[-1]
+        """The newest that saw an update, else the newest."""
+        return next((one for one in reversed(self.audits) if one.trained), self.audits[-1])
+
+    @property
+    def peak_bytes(self) -> float | None:
+        """The median of its processes' peaks; None where none was seen."""
+        known = [one.peak_bytes for one in self.audits if one.peak_bytes is not None]
+        return median(known) if known else None
 
     @property
     def medians_s(self) -> tuple[float, ...]:
@@ -82,7 +90,8 @@ def find_side(store: Store, text: str) -> Side:
     """The audits that a word means. Raises SelectionError."""
     runs = labelled(store, text)
     found = [audit_of(store, run) for run in runs] if runs else [load_audit(store, text)]
-    return Side(tuple(run for run, _, _ in found), tuple(audit for *_, audit in found), found[-1][1].environment)
+    told = next((one for one in reversed(found) if one[-1].trained), found[-1])
+    return Side(tuple(run for run, _, _ in found), tuple(audit for *_, audit in found), told[1].environment)
 
 
 def compare(first: Side, second: Side) -> Compared:
@@ -90,7 +99,7 @@ def compare(first: Side, second: Side) -> Compared:
     if {run.id for run in first.runs} & {run.id for run in second.runs}:
         raise SelectionError(f"both sides are the audit {first.runs[-1].id}: an audit is compared with another one")
     time, rests_on = _time(first, second)
-    peaks = [_peak(side) for side in (first, second)]
+    peaks = first.peak_bytes, second.peak_bytes
     return Compared(
         first,
         second,
@@ -100,11 +109,6 @@ def compare(first: Side, second: Side) -> Compared:
         peaks[1] / peaks[0] if peaks[0] and peaks[1] else None,
         tuple(_doubts(first, second)),
     )
-
-
-def _peak(side: Side) -> float | None:
-    known = [one.peak_bytes for one in side.audits if one.peak_bytes is not None]
-    return median(known) if known else None
 
 
 def _time(first: Side, second: Side) -> tuple[Ratio | None, str | None]:

@@ -46,7 +46,8 @@ def _parts(seen: Audited) -> Iterator[tuple[str, str]]:
         yield "optimizer", "; ".join(kind_of(one) for one in seen.optimizers)
         yield "optimizer states", _held([state for one in seen.optimizers for state in one.states], device)
     if seen.precision is not None:
-        yield "autocast", seen.precision.autocast_dtype or "off"
+        if seen.precision.autocast_watched:
+            yield "autocast", seen.precision.autocast_dtype or "off"
         if seen.precision.matmul_inputs:
             shares = sorted(seen.precision.matmul_inputs.items(), key=lambda one: -one[1])
             yield "products of", ", ".join(dtype for dtype, share in shares if share >= FEW_PRODUCTS)
@@ -58,8 +59,9 @@ def _parts(seen: Audited) -> Iterator[tuple[str, str]]:
         yield f"quantized {quantized.kind}", f"{quantized.modules} modules, {units.size(quantized.bytes)}"
     for one in seen.adapters:
         yield one.kind, f"rank {', '.join(map(str, one.ranks))} in {one.modules} modules ({', '.join(one.targets)})"
-    if seen.compiled is not None and seen.compiled.modules:
-        yield "compiled", f"{', '.join(seen.compiled.modules)}: {seen.compiled.graphs} graphs, {seen.compiled.graph_breaks} breaks"
+    if seen.compiled is not None and (seen.compiled.modules or seen.compiled.ran):
+        breaks = f"{seen.compiled.graphs} graphs, {seen.compiled.graph_breaks} breaks"
+        yield "compiled", f"{', '.join(seen.compiled.modules) or 'functions'}: {breaks}"
 
 
 def _held(groups: Sequence[Tensors], device: str) -> str:

@@ -118,6 +118,8 @@ def _precision(audit: Audit, seen: Audited) -> str | None:
     if seen.deepspeed is not None and seen.sharding is not None and seen.sharding.kind == "deepspeed":
         return _engine_precision(seen, weights)
     if weights == "float32":
+        if not found.autocast_watched:
+            return None
         scaled = found.scaler_skipped is not None or found.scaler_scale is not None
         by_autocast = {
             None: "fp32" if found.float32_matmul == "highest" else "tf32",
@@ -152,6 +154,8 @@ def _checkpointing(audit: Audit, seen: Audited) -> str | None:
 def _compile(audit: Audit, seen: Audited) -> str | None:
     if seen.compiled is None or not seen.compiled.ran:
         return "none"
+    if not seen.compiled.modules:
+        return "none" if audit.attention is not None and audit.attention.kind == "flex" else None  # which compiles itself
     outermost = seen.model.class_name if seen.model is not None else ""
     return "model" if outermost in seen.compiled.modules else "layer"
 

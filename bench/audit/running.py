@@ -18,7 +18,8 @@ from bench.processes import Process, adopting_orphans, descendants, end_all
 
 FROM_THE_KERNEL = 0x80
 """`si_code` of a signal that a terminal's key sent to every process in its foreground group."""
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+"""The last two are how a cluster's scheduler tells a job that its time is over."""
 GRACE_S = 5.0
 BY_SIGNAL = 128
 """What a shell adds to the number of the signal that ended a command."""

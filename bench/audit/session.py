@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.audit.running import run_command
 from bench.audit.whole import Audit, from_data, put_together
 from bench.audited import Audited
-from bench.machine.secrets import scrub_data
+from bench.machine.secrets import MASK, looks_secret, scrub, scrub_data
 from bench.probing import failures, probe_environment, read_reports
 from bench.records import utc_now
 
@@ -52,7 +52,7 @@ def _in(folder: Path, command: Sequence[str], steps: int, stdout: int | None) ->
     reports, unreadable = _reports(folder)
     raw = put_together(
         reports,
-        command=shlex.join(command),
+        command=_typed(command),
         status=ended.status,
         ended=ended.words,
         steps_asked=steps,
@@ -60,8 +60,28 @@ def _in(folder: Path, command: Sequence[str], steps: int, stdout: int | None) ->
     )
     audit = from_data(scrub_data(raw.data()))
     troubles = [f"reports of the probe could not be read: {unreadable}"] if unreadable is not None else []
-    troubles += [f"a probe did not start: {(text.strip().splitlines() or ['it left no word'])[-1]}" for text in failures(folder)]
+    troubles += [
+        f"a probe did not start: {scrub((text.strip().splitlines() or ['it left no word'])[-1])}" for text in failures(folder)
+    ]
     return Session(audit, ended.asked, started_at, utc_now(), time.monotonic() - began, tuple(troubles))
+
+
+def _typed(command: Sequence[str]) -> str:
+    """As for a shell, but for the words after options whose names speak of a secret: quotes and blanks would hide some from a search."""
+    shown: list[str] = []
+    for before, word in zip(("", *command), command, strict=False):
+        option, equals, value = word.partition("=")
+        if _names_a_secret(before) and "=" not in before and not word.startswith("-") and not word.isdigit():
+            shown.append(MASK)
+        elif _names_a_secret(option) and equals and not value.isdigit():
+            shown.append(f"{option}={MASK}")
+        else:
+            shown.append(shlex.quote(word))
+    return " ".join(shown)
+
+
+def _names_a_secret(option: str) -> bool:
+    return option.startswith("-") and looks_secret(option.strip("-").replace("-", "_"))
 
 
 def _reports(folder: Path) -> tuple[list[Audited], str | None]:

@@ -72,7 +72,7 @@ def store_audit(
         harness_version=harness_version(),
     )
     status, reason = _outcome(shown)
-    bad = next((one.ended for one in shown.ranks if one.ended.error_type), None)
+    bad = shown.failed
     measured = () if status not in (Status.OK, Status.INVALID) else tuple(_measurements(shown))
     result = Result(
         id=new_id(),
@@ -85,7 +85,7 @@ def store_audit(
         duration_s=duration_s,
         seed=None,
         command=shown.command,
-        error_type=bad.error_type if bad is not None and status is not Status.OK else None,
+        error_type=bad.ended.error_type if bad is not None else None,
         measurements=measured,
         conditions={CONDITION: shown.data()},
         method_version=NO_METHOD_OF_OURS,
@@ -143,9 +143,11 @@ def _latest(store: Store) -> Run:
 
 
 def _outcome(audit: Audit) -> tuple[Status, str | None]:
-    bad = next((one for one in audit.ranks if one.ended.how in ("raised", "interrupted")), None)
+    bad = audit.failed
+    if bad is not None and bad.ended.how == "interrupted":
+        return Status.FAILED, "the script was interrupted"
     if bad is not None:
-        said = f"{bad.ended.error_type}: {bad.ended.message}" if bad.ended.error_type else bad.ended.how
+        said = f"{bad.ended.error_type}: {bad.ended.message}"
         return (Status.OOM if bad.ended.out_of_memory else Status.FAILED), f"the script ended by itself: {said}"
     if audit.status:
         killed = not audit.ended.startswith("exit status")

@@ -8,6 +8,7 @@ from typing import Any
 from bench.audit.advice import FAR_OFF, Advice, Next
 from bench.audit.compared import STEPS, Compared
 from bench.audit.finding import Finding, Severity
+from bench.audit.findings.memory import OTHER, in_phase
 from bench.audit.gains import MeasuredGain
 from bench.audit.listed import switches
 from bench.audit.whole import Audit
@@ -16,6 +17,7 @@ from bench.judge.verdict import Ratio
 from bench.metrics import PEAK_CAUSES
 from bench.plaintext import plain
 from bench.report.numbers import units
+from bench.stats import median
 
 MARKS: Mapping[Severity, str] = {Severity.WRONG: "WRONG", Severity.LOOK: "look", Severity.FINE: "fine"}
 INDENT = " " * 9
@@ -24,8 +26,6 @@ NO_SHARE = 0.001
 """Of the peak or of the time: a part or a difference that is not told."""
 LONGEST_KERNEL = 60
 WORDS = dict(PEAK_CAUSES)
-OTHER = "other"
-"""What a probe calls the time and the memory of no phase."""
 OFF: Mapping[str, str] = {"linear": "plain", "adaptation": "full", "sharding": "none", "offload": "none"}
 """What goes without saying."""
 
@@ -66,7 +66,7 @@ def _step(audit: Audit) -> Iterator[str]:
     if memory is not None:
         causes = sorted(memory.causes, key=lambda one: -one.bytes)[:MOST_CAUSES]
         parts = ", ".join(f"{units.size(one.bytes)} {WORDS.get(one.cause, one.cause)}" for one in causes if one.bytes)
-        yield f"The peak is {units.size(memory.peak_bytes)} in the {memory.phase}" + (f": {parts}." if parts else ".")
+        yield f"The peak is {units.size(memory.peak_bytes)} {in_phase(memory.phase)}" + (f": {parts}." if parts else ".")
         if memory.phase_peaks:
             yield f"By phase it is {', '.join(f'{units.size(peak)} {where}' for where, peak in _by_phase(memory.phase_peaks))}."
         if memory.reserved_bytes is not None and memory.allocator_retries is not None:
@@ -198,14 +198,14 @@ def compared_lines(found: Compared) -> list[str]:
     if found.time is None:
         lines.append("Time: not both sides have a timed step")
     else:
-        medians = [units.seconds(sum(side.medians_s) / len(side.medians_s)) for side in (found.first, found.second)]
+        medians = [units.seconds(median(side.medians_s)) for side in (found.first, found.second)]
         why = {
             STEPS: "; this interval is of the steps of one process each, and two processes of the same thing differ by more: "
             "three audits of one --label on each side would tell",
             None: "; too few to give an interval",
         }.get(found.rests_on, "")
         lines.append(f"A step is {ratio_words(found.time)}: {medians[0]} → {medians[1]}{why}")
-    peaks = [side.last.peak_bytes for side in (found.first, found.second)]
+    peaks = found.first.peak_bytes, found.second.peak_bytes
     if found.peak is not None and peaks[0] is not None and peaks[1] is not None:
         lines.append(f"The peak is {units.ratio(found.peak)} as high: {units.size(peaks[0])} → {units.size(peaks[1])}")
     return [plain(line) for line in lines]

@@ -41,6 +41,12 @@ class Audit:
         return self.ranks[0] if self.ranks else None
 
     @property
+    def failed(self) -> Audited | None:
+        """Of the ranks that raised or were interrupted the first to do so: the others' errors mostly follow from its."""
+        bad = [one for one in self.ranks if one.ended.how in ("raised", "interrupted")]
+        return min(bad, key=lambda one: one.ended.at_s, default=None)
+
+    @property
     def trained(self) -> bool:
         """Whether an update was seen."""
         return self.steps is not None and self.steps.seen > 0

@@ -34,6 +34,8 @@ class Ended:
     message: str | None = None
     """First line of what it raised. It may hold secrets: take them out before it is stored."""
     out_of_memory: bool = False
+    at_s: float = 0.0
+    """When the report was written, in seconds since 1970: of ranks that failed the first is the one whose error counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ class Precision:
     """In which numbers it computed."""
 
     autocast_dtype: str | None
-    """Of the model's forward in the profiled step; None where autocast was off."""
+    """Of the model's forward in the profiled step; None where autocast was off, or no forward was watched."""
     matmul_inputs: Mapping[str, float]
     """dtype of matrix products to the share of their time in the profiled step; empty where unknown."""
     float32_matmul: str | None
@@ -103,3 +103,7 @@ class Precision:
     scaler_scale: float | None = None
     scaler_skipped: int | None = None
     """Updates that a GradScaler left out; None without one."""
+    scaler_asked: int | None = None
+    """Updates that it was asked for, those that it left out included."""
+    autocast_watched: bool = True
+    """Whether a forward was watched, compiled parts of it too."""

@@ -20,9 +20,18 @@ if TYPE_CHECKING:
 
 SHORT_ID = 13
 STDERR = 2
+TEXT, DATA = "audit.txt", "audit.json"
 
 
-@click.command()
+class _WithACommand(click.Command):
+    """Its own options end where somebody's command begins, with or without `--`: that has options of the same names."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.allow_interspersed_args = bool({"--compare", "--show"} & set(args[: args.index("--")] if "--" in args else args))
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_WithACommand)
 @click.option("--steps", type=int, default=20, show_default=True, help="Updates of the weights, after which the script is ended.")
 @click.option("--label", metavar="TEXT", help="A name for the audit; several of one name are one side of --compare.")
 @click.option("--compare", "compared", is_flag=True, help="Hold audit B against audit A instead: ids, labels or latest.")
@@ -31,7 +40,7 @@ STDERR = 2
     "-o",
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write audit.txt and audit.json into this folder as well.",
+    help=f"Write {TEXT} and {DATA} into this folder as well.",
 )
 @click.option("--no-store", is_flag=True, help="Do not write the audit into the database.")
 @database_option
@@ -74,13 +83,14 @@ def audit(
 def _audit(words: Sequence[str], steps: int, label: str | None, output: Path | None, database: str | None, *, as_json: bool) -> int:
     from bench.audit.session import audit_command
     from bench.audited import FEWEST_STEPS
+    from bench.cli.report import demand_writable
 
     if not words:
         raise click.UsageError("say what to run after --, as in: bench audit -- python train.py")
     if steps < FEWEST_STEPS:
         raise click.UsageError(f"--steps must be at least {FEWEST_STEPS}: the first updates warm up and are profiled")
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
+        demand_writable(output / TEXT)
     sys.stdout.flush()
     store = _opened(database) if database is not None else None
     try:
@@ -127,8 +137,11 @@ def _kept(session: Session, store: Store, label: str | None) -> tuple[Run, Resul
 def _tell(audit: Audit, kept: tuple[Run, Result] | None, store: Store | None, output: Path | None, *, as_json: bool) -> None:
     lines, data = told(audit, store, kept)
     if output is not None:
-        (output / "audit.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        (output / "audit.json").write_text(json_text(data) + "\n", encoding="utf-8")
+        for name, text in ((TEXT, "\n".join(lines)), (DATA, json_text(data))):
+            try:
+                (output / name).write_text(f"{text}\n", encoding="utf-8")
+            except OSError as error:
+                note(f"{output / name} cannot be written: {error.strerror or error}")
     if as_json:
         say_json(data)
         return

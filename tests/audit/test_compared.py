@@ -12,6 +12,8 @@ import pytest
 from bench.audit.compared import PROCESSES, STEPS, compare, find_side, median_bounds
 from bench.audit.stored import store_audit
 from bench.audit.told import compared_data, compared_lines
+from bench.audit.whole import put_together
+from bench.audited import Ended
 from bench.errors import SelectionError
 from bench.records import utc_now
 from bench.store import Store
@@ -48,6 +50,23 @@ def test_one_audit_a_side_says_what_differs_and_that_its_interval_is_of_steps(st
     assert "30.0 GiB → 15.0 GiB" in words
     data = compared_data(found)
     assert data["time_ratio"]["value"] == pytest.approx(0.8)
+
+
+def test_a_later_audit_that_trained_nothing_hides_no_switch_and_peaks_are_medians(store: Store) -> None:
+    for peak in (30, 10, 20):
+        keep(store, "before", memory=dataclasses.replace(MEMORY, peak_bytes=peak * GIB))
+    keep(store, "before", ended=Ended("raised", "ValueError", "no"), memory=None)
+    before = find_side(store, "before")
+    store_audit(
+        put_together([], command="true", status=1, ended="exit status 1", steps_asked=20),
+        store, label="before", started_at=utc_now(), finished_at=utc_now(), duration_s=1.0,
+    )  # fmt: skip
+    keep(store, "after", memory=dataclasses.replace(MEMORY, peak_bytes=10 * GIB))
+    found = compare(find_side(store, "before"), find_side(store, "after"))
+    assert len(found.first.runs) == len(before.runs) + 1
+    assert found.differences == ()
+    assert found.peak == 0.5
+    assert "20.0 GiB → 10.0 GiB" in "\n".join(compared_lines(found))
 
 
 def test_three_audits_of_a_label_give_an_interval_of_processes(store: Store) -> None:

@@ -11,6 +11,8 @@ from bench.audit.finding import Severity
 from bench.audit.findings import findings
 from bench.audit.findings.attention import ANSWERS
 from bench.audit.findings.sharding import differing
+from bench.audit.listed import switches
+from bench.audit.recognised import recognise
 from bench.audit.whole import put_together
 from bench.audited import (
     ATTENTION_KINDS,
@@ -134,6 +136,9 @@ CASES: dict[str, tuple[str, dict[str, Any], Severity, str]] = {
     "scaler overflows": (
         "skipped_steps", {"precision": precision(scaler_scale=1.0, scaler_skipped=15)}, WRONG, "left out 15 of 20 updates",
     ),
+    "scaler skips more than it lets through": (
+        "skipped_steps", {"precision": precision(scaler_scale=1.0, scaler_skipped=38, scaler_asked=58)}, WRONG, "left out 38 of 58 updates",
+    ),
     "scaler begins": ("skipped_steps", {"precision": precision(scaler_scale=2.0, scaler_skipped=3)}, LOOK, "left out 3 of 20"),
     "scaler well": ("skipped_steps", {"precision": precision(scaler_scale=2.0, scaler_skipped=0)}, FINE, "left out 0 of 20"),
     "no scaler": ("no_scaler", {**FP32, "precision": precision(autocast_dtype="float16")}, WRONG, "without a GradScaler"),
@@ -175,6 +180,7 @@ CASES: dict[str, tuple[str, dict[str, Any], Severity, str]] = {
     "not waiting": ("data_loader", data(), FINE, "waits for data 2.0 %"),
     "pageable batches": ("pin_memory", data(pin_memory=False), LOOK, "pinned"),
     "compiled": ("compile", {"compiled": COMPILED}, FINE, "compiled without a graph break"),
+    "compiled function": ("compile", {"compiled": changed(COMPILED, modules=())}, FINE, "a function is compiled without"),
     "compile asked": ("compile", {"asked": {"torch_compile": True}}, WRONG, "no compiled code ran"),
     "compiled and never run": ("compile", {"compiled": changed(COMPILED, ran=0)}, WRONG, "no compiled code ran"),
     "graph breaks": (
@@ -221,8 +227,11 @@ CASES: dict[str, tuple[str, dict[str, Any], Severity, str]] = {
     "raised": ("ending", {"ended": Ended("raised", "ValueError", "no such file")}, WRONG, "(ValueError: no such file)"),
     "out of memory": ("ending", {"ended": Ended("raised", "OutOfMemoryError", "2 GiB", out_of_memory=True)}, WRONG, "ran out of memory"),
     "interrupted": ("ending", {"ended": Ended("interrupted")}, WRONG, "was interrupted"),
-    "died": ("ending", {"ended": Ended("running")}, WRONG, "died without a word"),
-    "too short": ("no_timed_step", {"steps": changed(STEPS, seen=4, timed_s=())}, LOOK, "ended after 4 updates"),
+    "died": ("ending", {"ended": Ended("running")}, WRONG, "died without a word; the command ended with exit status 0"),
+    "too short": ("no_timed_step", {"steps": changed(STEPS, seen=1, timed_s=())}, LOOK, "ended after 1 update,"),
+    "died early": (
+        "no_timed_step", {"steps": changed(STEPS, seen=4, timed_s=()), "ended": Ended("running")}, LOOK, "last heard of after 4 updates",
+    ),
 }  # fmt: skip
 
 
@@ -281,6 +290,12 @@ def test_a_master_copy_quiets_the_warning_of_lost_updates() -> None:
     assert found("updated_in_16_bits", optimizers=(master,)) is None
 
 
+def test_nobody_is_told_to_take_8_bit_states_that_there_are_not() -> None:
+    wide = {"states": (tensors("float32"), tensors("float32")), "foreach": None}
+    told = [found("wide_states", **optimizer(class_name=name, **wide)) for name in ("AdamW", "LBFGS")]
+    assert [one is not None and one.advice is not None for one in told] == [True, False]
+
+
 def test_a_fused_optimizer_has_no_second_copy() -> None:
     near = memory(phase_peaks={"backward": 30 * GIB, "optimizer": 29 * GIB})
     assert found("foreach_copy", **near, **optimizer(fused=True, foreach=False)) is None
@@ -291,9 +306,25 @@ def test_settings_that_only_look_otherwise_are_the_same() -> None:
     assert differing(given, {"gradient_clipping": 1.0, "bf16": True}) == ({}, {})
 
 
+def test_of_a_forward_that_nobody_watched_no_precision_is_told() -> None:
+    unwatched = precision(matmul_inputs={}, autocast_watched=False)
+    asked_for = {**FP32, "asked": {"bf16": True}}
+    assert found("precision", **asked_for, precision=unwatched) is None
+    told = audit(report(**asked_for, precision=unwatched))
+    assert "autocast" not in switches(told)
+    assert "precision" not in recognise(told).filled
+
+
+def test_a_compiled_function_is_no_compiled_layer_and_flex_attention_compiles_itself() -> None:
+    by_function = changed(COMPILED, modules=())
+    assert "compile" in recognise(audit(compiled=by_function)).doubts
+    assert recognise(audit(compiled=by_function, attention=(attention("flex"),))).filled["compile"] == "none"
+
+
 UNTRAINED: dict[str, tuple[Severity, str, dict[str, Any]]] = {
     "no_update": (WRONG, "no torch optimizer made a step", {"steps": None, "ended": Ended("finished")}),
 }
+SKIPPED_ALL = Precision(None, {}, None, scaler_scale=1.0, scaler_skipped=9, scaler_asked=9)
 
 
 @pytest.mark.parametrize("name", UNTRAINED)
@@ -302,6 +333,18 @@ def test_without_an_update_only_the_ending_is_told(name: str) -> None:
     (one,) = findings(audit(report(**changes)))
     assert (one.name, one.severity, words in one.text) == (name, severity, True)
     assert found(name) is None
+
+
+def test_of_two_ranks_that_failed_the_first_to_do_so_is_told() -> None:
+    follows = report(ended=Ended("raised", "RuntimeError", "connection closed by peer", at_s=20.0), world_size=2)
+    one = found("ending", follows, report(ended=Ended("raised", "ValueError", "spoilt", at_s=19.0), rank=1, world_size=2))
+    assert one is not None
+    assert one.text == "the script failed by itself on rank 1 (ValueError: spoilt)"
+
+
+def test_where_the_scaler_left_out_all_updates_it_is_told() -> None:
+    (one,) = findings(audit(report(steps=None, ended=Ended("finished"), precision=SKIPPED_ALL)))
+    assert "the scaler left out all 9" in one.text
 
 
 def test_a_command_without_python_is_told_as_one() -> None:

@@ -50,12 +50,13 @@ def test_it_gets_the_environment_and_hears_signals(capfd: pytest.CaptureFixture[
     assert capfd.readouterr().out == "seen True\n"
 
 
-def test_what_is_sent_to_us_alone_is_handed_on_once(capfd: pytest.CaptureFixture[str]) -> None:
-    script = "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM))
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_what_is_sent_to_us_alone_is_handed_on_once(number: signal.Signals, capfd: pytest.CaptureFixture[str]) -> None:
+    script = f"trap 'echo got it; exit 5' {number.name.removeprefix('SIG')}; echo ready; while :; do sleep 0.05; done"
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), number))
     timer.start()
     ended = run("sh", "-c", script)
-    assert (ended.status, ended.asked) == (5, (signal.SIGTERM,))
+    assert (ended.status, ended.asked) == (5, (number,))
     assert capfd.readouterr().out == "ready\ngot it\n"
 
 

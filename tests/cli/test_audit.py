@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.audit.session import _typed
 from bench.cli import main
 from bench.store import Store
 from tests.cli.conftest import Bench
@@ -135,6 +136,24 @@ def test_a_command_that_trains_nothing_keeps_its_status(tmp_path: Path, capfd: p
     seen = capfd.readouterr()
     assert seen.out == "hello\n"
     assert "no update of weights was seen" in seen.err
+
+
+def test_options_behind_the_command_are_the_commands(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "--no-store", "sh", "-c", 'echo "$@"', "sh", "--steps", "3", "--bf16", "--json"]) == 0
+    assert capfd.readouterr().out == "--steps 3 --bf16 --json\n"
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_command_begins(tmp_path: Path, bench: Bench) -> None:
+    (tmp_path / "file").touch()
+    said = bench("audit", "--no-store", "-o", tmp_path / "file" / "within", "--", "touch", tmp_path / "ran")
+    assert (said.code, "cannot be written" in said.err) == (2, True)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_words_after_a_secret_option_are_masked_however_they_are_quoted() -> None:
+    words = ("--password", "p@ss w!rd", "--api-key=x y'z", "--token", "12", "--tokens", "512", "--use-token", "--lr")
+    told = _typed(["python", "a b.py", *words])
+    assert told == "python 'a b.py' --password [secret] --api-key=[secret] --token 12 --tokens 512 --use-token --lr"
 
 
 @pytest.mark.parametrize(

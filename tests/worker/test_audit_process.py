@@ -197,6 +197,19 @@ def test_a_python_that_the_probe_cannot_start_in_says_so(tmp_path: Path) -> None
     assert read_reports(folder) == []
 
 
+def test_a_sitecustomize_that_fails_fails_as_without_a_probe_and_the_probe_begins(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import no_such_module\n")
+    (tmp_path / "torch.py").write_text("__version__ = '0'\n")
+    (tmp_path / "out").mkdir()
+    surroundings = settings({"PYTHONPATH": str(tmp_path)})
+    command = [sys.executable, "-c", "import torch; print(torch.__version__)"]
+    done, plain = plainly(command, probe_environment(tmp_path / "out", 8, surroundings)), plainly(command, surroundings)
+    assert (done.returncode, done.stdout) == (plain.returncode, plain.stdout) == (0, "0\n")
+    assert "no_such_module" in plain.stderr
+    assert done.stderr == plain.stderr
+    assert len(failures(tmp_path / "out")) == 1
+
+
 def test_a_process_without_torch_knows_nothing_of_a_probe(tmp_path: Path) -> None:
     look = "import sys; print([name for name in sys.modules if name.partition('.')[0] == 'bench'])"
     done = plainly([sys.executable, "-c", look], probe_environment(tmp_path, 8, settings()))

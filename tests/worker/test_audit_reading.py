@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from types import MethodType
 from typing import Any
 
@@ -11,16 +12,18 @@ import pytest
 import torch
 from torch import nn
 
+from bench.audited import Ended
+from bench.probing import read_reports
 from bench.worker.audit.attention_kinds import kind_of_kernel, kind_of_operator
 from bench.worker.audit.batches import look_at
 from bench.worker.audit.counting import Counting
-from bench.worker.audit.facts import Facts
 from bench.worker.audit.guard import Notes
 from bench.worker.audit.marks import Marks
 from bench.worker.audit.model import quantized
 from bench.worker.audit.optimizers import describe_optimizers
 from bench.worker.audit.profiled import liger_pieces
-from bench.worker.audit.profiling import _may_detach
+from bench.worker.audit.profiling import Profiling, _may_detach
+from bench.worker.audit.report import Report, nothing_yet
 from bench.worker.audit.scene import Scene, find_scene
 from tests.worker.audit_scripts.bare import Decoder
 
@@ -121,6 +124,68 @@ def test_padding_is_what_a_mask_leaves_out() -> None:
     assert bare is not None
     assert (bare.tokens, bare.padding) == (16, None)
     assert look_at({"pixel_values": torch.zeros(2, 3, 4, 4)}) is None
+    assert look_at({"input": torch.zeros(4, 10), "cats": ids}) is None
+
+
+def test_a_fused_update_that_the_scaler_left_out_is_counted() -> None:
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    scaler, counting = torch.amp.GradScaler("cpu"), Counting(1000)
+    optimizer.register_step_pre_hook(lambda one, *_: counting.update_begins(one))
+    for factor in (1.0, float("inf"), 1.0, float("inf")):
+        scaler.scale(model(torch.ones(1, 4)).sum() * factor).backward()
+        counting.scaler_asked(scaler, id(optimizer))
+        scaler.step(optimizer)
+        counting.update_ended(id(optimizer))
+        scaler.update()
+        optimizer.zero_grad()
+    counted = counting.counted(nothing_yet(), "AdamW")
+    assert counted.precision is not None
+    assert (counted.precision.scaler_skipped, counted.precision.scaler_asked) == (2, 4)
+    assert counted.precision.autocast_watched is False
+
+
+def test_a_scaler_that_is_asked_for_two_optimizers_is_asked_once_for_each() -> None:
+    counting, scaler = Counting(1000), torch.amp.GradScaler("cpu")
+    for _ in range(5):
+        counting.scaler_asked(scaler, 1)
+        counting.scaler_asked(scaler, 2)
+    for _ in range(3):
+        counting.update_ended(1)
+    precision = counting.counted(nothing_yet(), "AdamW").precision
+    assert precision is not None
+    assert (precision.scaler_skipped, precision.scaler_asked) == (2, 5)
+
+
+def test_beside_a_profiler_of_the_script_nothing_is_profiled() -> None:
+    model, notes = Decoder(sdpa=True, checkpointed=0), Notes()
+    optimizer = torch.optim.AdamW(model.parameters())
+    with torch.autograd.profiler.profile() as theirs:
+        profiling = Profiling.of([optimizer], None, notes)
+        assert profiling is not None
+        profiling.start_kernels()
+        model(torch.zeros(1, 4, dtype=torch.long))
+        profiling.stop_kernels()
+    assert any(event.name == "aten::embedding" for event in theirs.function_events)  # type: ignore[union-attr]
+    assert "the script runs torch's profiler itself" in notes.lines()[0]
+
+
+def test_autocast_within_a_compiled_model_is_not_taken_for_off() -> None:
+    plain, inside = nn.Sequential(nn.Linear(4, 4)), nn.Sequential(nn.Linear(4, 4))
+    for model, watched in ((plain, True), (torch.compile(inside, backend="eager"), False)):
+        marks = Marks(scene_of(model), Notes(), modules=False)
+        marks.start()
+        model(torch.ones(1, 4))
+        marks.stop()
+        assert (marks.autocast, marks.watches_autocast) == ({"off"}, watched)
+
+
+def test_a_rank_that_is_no_number_is_nobodys_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "node-3")
+    Report(tmp_path).write(nothing_yet(), Ended("finished"), ())
+    (report,) = read_reports(tmp_path)
+    assert (report.rank, report.world_size) == (0, 1)
+    assert report.started_s <= report.ended.at_s <= time.time()
 
 
 def test_hooks_of_a_profiled_step_are_gone_after_it() -> None:
@@ -179,7 +244,7 @@ def test_an_undisturbed_step_of_a_tiny_decoder_pays_less_than_a_twentieth() -> N
 
     def probed() -> None:
         counting.batch_came(counting, look_at((ids, ids), host_only=True), 0.0)
-        counting.update_ended()
+        counting.update_ended(None)
         counting.step_begins()
 
     def least_s(call: Any) -> float:
@@ -192,4 +257,4 @@ def test_an_undisturbed_step_of_a_tiny_decoder_pays_less_than_a_twentieth() -> N
 
     step()
     assert least_s(probed) < 0.05 * least_s(step)
-    counting.fill(Facts(), "AdamW")
+    counting.counted(nothing_yet(), "AdamW")

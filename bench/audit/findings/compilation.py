@@ -13,7 +13,7 @@ def find(audit: Audit) -> Iterator[Finding]:
     if seen is None:
         return
     compiled = seen.compiled
-    asked = bool(audit.asked("torch_compile")) or (compiled is not None and bool(compiled.modules))
+    asked = bool(audit.asked("torch_compile")) or (compiled is not None and bool(compiled.modules or compiled.ran))
     if not asked:
         return
     if compiled is None or not compiled.graphs or compiled.ran == 0:
@@ -25,7 +25,7 @@ def find(audit: Audit) -> Iterator[Finding]:
             graphs=graphs,
         )
         return
-    what = ", ".join(compiled.modules) or "functions"
+    what = ", ".join(compiled.modules) or "a function"
     numbers = {"graphs": compiled.graphs, "graph_breaks": compiled.graph_breaks, "compiled_calls": compiled.ran}
     if compiled.graph_breaks:
         why = f": {'; '.join(compiled.break_reasons[:3])}" if compiled.break_reasons else ""

@@ -11,6 +11,8 @@ from bench.metrics import PEAK_CAUSES
 from bench.report.numbers import units
 
 WORDS = dict(PEAK_CAUSES)
+OTHER = "other"
+"""What a probe calls the time and the memory of no phase."""
 SLACK_SHARE, SLACK_BYTES = 0.15, 2**30
 HIGHER_BEFORE = 0.10
 LEAST_PINNED_BYTES = 2**20
@@ -25,7 +27,7 @@ def find(audit: Audit) -> Iterator[Finding]:
     if memory.causes:
         largest = max(memory.causes, key=lambda one: one.bytes)
         text = (
-            f"the peak of {units.size(memory.peak_bytes)} lies in the {memory.phase}; "
+            f"the peak of {units.size(memory.peak_bytes)} lies {in_phase(memory.phase)}; "
             f"{units.percent(largest.bytes / memory.peak_bytes)} of it is {WORDS.get(largest.cause, largest.cause)}"
         )
         yield fine(
@@ -45,6 +47,10 @@ def find(audit: Audit) -> Iterator[Finding]:
         yield fine(
             "pinned_memory", f"{units.size(memory.pinned_bytes)} of host memory are page-locked", pinned_bytes=memory.pinned_bytes
         )
+
+
+def in_phase(phase: str) -> str:
+    return "between the phases" if phase == OTHER else f"in the {phase}"
 
 
 def _allocator(memory: Memory) -> Iterator[Finding]:

@@ -10,6 +10,8 @@ from bench.audited import Audited, Optimizer
 from bench.report.numbers import units
 
 WIDE = "float32"
+IN_8_BITS = ("Adam", "SGD", "RMSprop", "Adagrad", "Lion", "LAMB", "LARS")
+"""Optimizers that bitsandbytes has with 8-bit states, by the beginning of their classes' names."""
 NEAR_THE_PEAK = 0.95
 MUCH = 0.30
 """Of the peak, from which on states are the thing to shrink."""
@@ -149,7 +151,7 @@ def _states(audit: Audit, seen: Audited) -> Iterator[Finding]:
         yield look(
             "wide_states",
             f"optimizer states in fp32 are {share:.0%} of the peak: {units.size(wide)}".replace("%", " %"),
-            "8-bit states need a quarter of it",
+            "8-bit states need a quarter of it" if all(one.class_name.startswith(IN_8_BITS) for one in seen.optimizers) else None,
             states_bytes=wide,
             peak_share=share,
         )

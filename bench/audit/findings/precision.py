@@ -23,7 +23,9 @@ def find(audit: Audit) -> Iterator[Finding]:
     seen = audit.first
     if seen is None or seen.model is None or seen.precision is None:
         return
-    yield from _weights_and_products(audit, seen)
+    engine = seen.deepspeed is not None and seen.sharding is not None and seen.sharding.kind == "deepspeed"
+    yield from _weights_and_products(audit, seen, engine=engine)
+    yield from _updated_in_16_bits(seen, engine=engine)
     yield from _tf32(audit, seen)
     yield from _scaler(seen)
 
@@ -37,11 +39,11 @@ def weight_shares(seen: Audited) -> dict[str, float]:
     return {dtype: count / total for dtype, count in kept.items()} if total else {}
 
 
-def _weights_and_products(audit: Audit, seen: Audited) -> Iterator[Finding]:
+def _weights_and_products(audit: Audit, seen: Audited, *, engine: bool) -> Iterator[Finding]:
+    """What the forward computed in; nothing where none was watched."""
     precision, shares = seen.precision, weight_shares(seen)
-    if precision is None or not shares:
+    if precision is None or not shares or not precision.autocast_watched:
         return
-    engine = seen.deepspeed is not None and seen.sharding is not None and seen.sharding.kind == "deepspeed"
     asked = next((name for name in ("bf16", "fp16") if audit.asked(name) is True), None)
     wide = shares.get(WIDE, 0.0)
     sixteen = sum(precision.matmul_inputs.get(dtype, 0.0) for dtype in SIXTEEN)
@@ -71,7 +73,6 @@ def _weights_and_products(audit: Audit, seen: Audited) -> Iterator[Finding]:
         )
     else:
         yield fine("precision", f"products run in the dtype of the weights, {_kept(shares)}", **numbers)
-    yield from _updated_in_16_bits(seen, engine=engine)
 
 
 def _kept(shares: dict[str, float]) -> str:
@@ -115,22 +116,21 @@ def _scaler(seen: Audited) -> Iterator[Finding]:
     if precision is None or steps is None:
         return
     skipped = precision.scaler_skipped
-    if skipped is not None and steps.seen:
-        share = skipped / steps.seen
-        numbers = {"skipped": skipped, "updates": steps.seen, "scale": precision.scaler_scale}
+    asked = precision.scaler_asked or steps.seen
+    if skipped is not None and asked:
+        share = skipped / asked
+        numbers = {"skipped": skipped, "updates": asked, "scale": precision.scaler_scale}
         if share > 0.5:
             yield wrong(
                 "skipped_steps",
-                f"the scaler left out {skipped} of {steps.seen} updates: gradients overflow",
+                f"the scaler left out {skipped} of {asked} updates: gradients overflow",
                 "bf16 needs no scaler; else a lower learning rate or clipping",
                 **numbers,
             )
         elif share > FEW_SKIPPED:
-            yield look(
-                "skipped_steps", f"the scaler left out {skipped} of {steps.seen} updates; its first ones are usual", **numbers
-            )
+            yield look("skipped_steps", f"the scaler left out {skipped} of {asked} updates; its first ones are usual", **numbers)
         else:
-            yield fine("skipped_steps", f"the scaler left out {skipped} of {steps.seen} updates", **numbers)
+            yield fine("skipped_steps", f"the scaler left out {skipped} of {asked} updates", **numbers)
     elif precision.autocast_dtype == HALF and seen.deepspeed is None:
         yield wrong(
             "no_scaler",

@@ -35,8 +35,8 @@ def look_at(data: Any, model: Any = None, *, host_only: bool = False) -> Batch |
     ids = next((named[name] for name in _IDS if name in named), None)
     if ids is None:
         ids = next((tensor for tensor in named.values() if tensor.ndim == 2 and not tensor.is_floating_point()), None)
-    if ids is None or ids.ndim not in (1, 2, 3) or (ids.ndim == 3 and not ids.is_floating_point()):
-        return None
+    if ids is None or ids.ndim not in ((3,) if ids.is_floating_point() else (1, 2)):
+        return None  # pictures, or columns of numbers
     shape = tuple(ids.shape[:2]) if ids.ndim > 1 else tuple(ids.shape)
     tokens = 1
     for size in shape:

@@ -53,13 +53,20 @@ class Marks:
         """Of every layer that ran during a backward."""
         self.reentrant: bool | None = None
         self.autocast: set[str] = set()
-        """dtypes of autocast within the forward; `off` where it was not on."""
+        """dtypes of autocast where the model or a part of it that has weights was called; `off` where it was not on. Empty: not seen."""
         self.batches: list[Batch] = []
+        self.root_called = False
+        """Whether the outermost module itself was called in training, or cannot be watched."""
 
     @property
     def watches_modules(self) -> bool:
         """Whether the model's insides are seen."""
         return self._whole
+
+    @property
+    def watches_autocast(self) -> bool:
+        """Whether a forward was seen, and not only from outside of something compiled, which may switch autocast on within."""
+        return bool(self.autocast) and (self._whole or self.autocast != {"off"})
 
     @property
     def in_update(self) -> bool:
@@ -76,11 +83,13 @@ class Marks:
             self.watched = [module for module in scene.root.modules() if scene.roles.get(id(module)) in WATCHED]
             self._index = {id(module): number for number, module in enumerate(self.watched)}
             self._layers = {id(layer) for layer in scene.layers}
+            self._weighted = {id(module) for module in scene.root.modules() if _own_weight(module) is not None}
             self._stack.callback(register_module_forward_pre_hook(self._module_begins).remove)
             self._stack.callback(register_module_forward_hook(self._module_ends, always_call=True).remove)
         backward = torch.autograd.backward
         torch.autograd.backward = self._watched_backward(backward)
         self._stack.callback(setattr, torch.autograd, "backward", backward)
+        self.root_called = not self._root_is_open
         self.phase(OTHER_PHASE if self._root_is_open else FORWARD_PHASE)
 
     def stop(self) -> None:
@@ -108,9 +117,11 @@ class Marks:
         with self._notes.guarded("the model's inputs"):
             if self._phase == BACKWARD_PHASE or not self._scene.root.training:
                 return
+            self.root_called = True
             found = look_at((args, kwargs), self._scene.model)
             if found is not None:
                 self.batches.append(found)
+            self.autocast.add(_autocast(self._scene.root))
             if self._extra is not None:
                 self._extra(_tensors(args, kwargs))
             self.phase(FORWARD_PHASE)
@@ -124,6 +135,8 @@ class Marks:
         with self._notes.guarded("a module's forward"):
             number = self._index.get(id(module))
             self.called.add(id(module))
+            if id(module) in self._weighted:
+                self.autocast.add(_autocast(module))
             if number is None:
                 return
             if module is self._scene.head and self._phase == FORWARD_PHASE:
@@ -131,8 +144,6 @@ class Marks:
             if self._phase == BACKWARD_PHASE and id(module) in self._layers:
                 self.recomputed.add(id(module))
                 self.reentrant = _is_reentrant()
-            if self._scene.roles[id(module)] == "attention":
-                self.autocast.add(_autocast(module))
             if self._modules:
                 record = torch.profiler.record_function(f"{_MODULE}{number}")
                 record.__enter__()
@@ -163,6 +174,11 @@ def _thread() -> int:
     import threading
 
     return threading.get_ident()
+
+
+def _own_weight(module: nn.Module) -> torch.Tensor | None:
+    """Any that lies in the module itself."""
+    return next((parameter for parameter in module._parameters.values() if parameter is not None), None)
 
 
 def _autocast(module: nn.Module) -> str:

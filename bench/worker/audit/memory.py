@@ -70,9 +70,9 @@ class MemoryStep:
         )
         self._profile.start()
         _own(held)
-        for parameter in self._scene.root.parameters():
-            if parameter.requires_grad and parameter.is_leaf:
-                self._stack.callback(parameter.register_post_accumulate_grad_hook(self._gradient_came).remove)
+        for leaf in self._leaves():
+            if leaf.requires_grad and leaf.is_leaf:
+                self._stack.callback(leaf.register_post_accumulate_grad_hook(self._gradient_came).remove)
         if self._checkpoints:
             self._stack.enter_context(torch.autograd.graph.saved_tensors_hooks(self._pack, _unchanged))
 
@@ -146,8 +146,8 @@ class MemoryStep:
         yield from known.values()
 
     def _holdings(self) -> dict[str, list[torch.Tensor]]:
-        root = self._scene.root
-        own = [part for tensor in (*root.parameters(), *root.buffers()) for part in parts(tensor)]
+        models = (self._scene.root, *self._scene.beside)
+        own = [part for model in models for tensor in (*model.parameters(), *model.buffers()) for part in parts(tensor)]
         storages = {_storage(tensor) for tensor in own}
         kept = [part for optimizer in self._optimizers for _, tensor in states_of(optimizer) for part in parts(tensor)]
         updated = [part for optimizer in self._optimizers for tensor in parameters_of(optimizer) for part in parts(tensor)]

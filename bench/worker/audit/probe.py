@@ -12,6 +12,7 @@ import multiprocessing
 import multiprocessing.util
 import os
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ from bench.worker.audit import ending
 from bench.worker.audit.batches import look_at
 from bench.worker.audit.counting import Counting
 from bench.worker.audit.describing import describe
-from bench.worker.audit.facts import Facts, Report, raised
 from bench.worker.audit.guard import Notes
 from bench.worker.audit.memory import refreshed
 from bench.worker.audit.model import gradients
 from bench.worker.audit.optimizers import parameters_of
 from bench.worker.audit.profiling import Profiling
+from bench.worker.audit.report import Report, nothing_yet, raised
 
 LOOK_AT, KERNELS_AT, MEMORY_AT, SETTLED_AT = 2, 3, 4, 5
 """Updates after which something is done."""
@@ -44,7 +45,7 @@ class Probe:
 
     def _begin(self) -> None:
         self._notes = Notes()
-        self._facts = Facts()
+        self._known = nothing_yet()
         self._report = Report(self._folder)
         self._counting = Counting(self._asked)
         self._profiling: Profiling | None = None
@@ -66,12 +67,12 @@ class Probe:
     def update_begins(self, optimizer: Any) -> None:
         with self._notes.guarded("the beginning of an update"):
             self._optimizers.setdefault(id(optimizer), weakref.ref(optimizer))
+            self._counting.update_begins(optimizer)
             if self._profiling is not None:
                 self._profiling.update_begins()
-            if self._counting.seen == LOOK_AT and not self._facts.gradients:
-                self._facts.gradients = gradients(
-                    parameter for known in self._known_optimizers() for parameter in parameters_of(known)
-                )
+            if self._counting.seen == LOOK_AT and not self._known.gradients:
+                leaves = (parameter for known in self._known_optimizers() for parameter in parameters_of(known))
+                self._known = replace(self._known, gradients=gradients(leaves))
 
     def update_ends(self, optimizer: Any) -> None:
         if self._engine is None and self._is_anchor(optimizer):
@@ -92,8 +93,8 @@ class Probe:
         with self._notes.guarded("a batch"):
             self._counting.batch_came(iterator, look_at(batch, host_only=True), waited_s)
 
-    def scaler_asked(self, scaler: Any) -> None:
-        self._counting.scaler_asked(scaler)
+    def scaler_asked(self, scaler: Any, optimizer: Any) -> None:
+        self._counting.scaler_asked(scaler, id(optimizer))
 
     # Update by update.
 
@@ -104,12 +105,16 @@ class Probe:
             self._counted_by = type(optimizer).__name__
         return self._anchor() is optimizer
 
+    def _anchored(self) -> int | None:
+        """`id` of the optimizer whose updates are counted; None where an engine's are."""
+        return id(self._anchor()) if self._engine is None and self._anchor is not None else None
+
     def _known_optimizers(self) -> list[Any]:
         return [optimizer for known in self._optimizers.values() if (optimizer := known()) is not None]
 
     def _update_ended(self) -> None:
         with self._notes.guarded("an update"):
-            self._counting.update_ended()
+            self._counting.update_ended(self._anchored())
             self._act(self._counting.seen)
         if self._counting.seen >= self._asked:
             self._write(Ended("stopped"))
@@ -135,7 +140,7 @@ class Probe:
     def _look(self) -> None:
         """Describes all, and lets go of the script's objects."""
         if self._profiling is not None:
-            describe(self._facts, self._profiling, self._known_optimizers(), self._notes)
+            self._known = describe(self._known, self._profiling, self._known_optimizers(), self._notes)
             if self._profiling.marks is not None:
                 self._counting.inputs = self._profiling.marks.batches
                 self._counting.profiled_steps = self._profiling.whole_steps
@@ -147,7 +152,7 @@ class Probe:
         """The script came to an end before the probe ended it."""
         if self._written or (self._counting.seen == 0 and (self._forked or multiprocessing.parent_process() is not None)):
             return
-        if self._profiling is None and self._facts.model is None and self._known_optimizers():
+        if self._profiling is None and self._known.model is None and self._known_optimizers():
             with self._notes.guarded("the model"):
                 self._profiling = Profiling.of(self._known_optimizers(), self._engine, self._notes)
         if self._profiling is not None:
@@ -159,9 +164,9 @@ class Probe:
     def _write(self, ended: Ended) -> None:
         self._written = ended.how != "running"
         with self._notes.guarded("the counts"):
-            self._counting.fill(self._facts, self._counted_by)
+            self._known = self._counting.counted(self._known, self._counted_by)
         with self._notes.guarded("counters of the device"):
-            if self._facts.memory is not None:
-                self._facts.memory = refreshed(self._facts.memory)
+            if self._known.memory is not None:
+                self._known = replace(self._known, memory=refreshed(self._known.memory))
         with self._notes.guarded("the report"):
-            self._report.write(self._facts, ended, self._notes.lines())
+            self._report.write(self._known, ended, self._notes.lines())

@@ -24,6 +24,7 @@ _DETACHES = "TEARDOWN_CUPTI"
 _SAFE_TO_DETACH = (12, 6)
 """CUDA from which on the tracing library can leave a process that has captured graphs."""
 _DETACHED_AFTER_S = 0.1
+_PROFILERS = (torch.profiler.profile, torch.autograd.profiler.profile)
 
 
 class Profiling:
@@ -55,8 +56,8 @@ class Profiling:
         if scene is None:
             notes.add("no torch module holds the parameters that are updated: of the model nothing can be said")
             return None
-        theirs = all_objects(lambda kind: kind is torch.profiler.profile)
-        if theirs or torch._C._autograd._profiler_enabled():
+        theirs = bool(all_objects(lambda kind: kind in _PROFILERS)) or torch._C._autograd._profiler_enabled()
+        if theirs:
             notes.add("the script runs torch's profiler itself, and there can be one only: no step was profiled")
         return cls(scene, known, notes, may_profile=not theirs)
 

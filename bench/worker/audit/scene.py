@@ -53,6 +53,8 @@ class Scene:
     """transformers' Trainers, and what derives from them."""
     engine: Any
     """DeepSpeed's, or None."""
+    beside: tuple[nn.Module, ...] = ()
+    """Other outermost modules that are updated too: a discriminator, a critic."""
 
 
 def all_objects(wanted: Callable[[type], bool]) -> list[Any]:
@@ -73,7 +75,8 @@ def find_scene(parameters: Iterable[torch.Tensor], engine: Any) -> Scene | None:
     trainer = getattr(sys.modules.get("transformers.trainer"), "Trainer", ())
     found = all_objects(lambda kind: issubclass(kind, (nn.Module, *((trainer,) if trainer else ()))))
     modules = [thing for thing in found if issubclass(type(thing), nn.Module)]
-    root = engine if engine is not None else _root(modules, {id(parameter) for parameter in parameters})
+    updated = _outermost(modules, {id(parameter) for parameter in parameters})
+    root = engine if engine is not None else next(iter(updated), None)
     if root is None:
         return None
     wrappers, model = _unwrapped(root)
@@ -82,7 +85,7 @@ def find_scene(parameters: Iterable[torch.Tensor], engine: Any) -> Scene | None:
     body = _body(model, head, layers)
     roles = dict(_roles(model, layers, head))
     trainers = tuple(thing for thing in found if not issubclass(type(thing), nn.Module))
-    return Scene(root, model, wrappers, layers, head, body, roles, trainers, engine)
+    return Scene(root, model, wrappers, layers, head, body, roles, trainers, engine, tuple(updated[1:]) if engine is None else ())
 
 
 def class_of(module: nn.Module) -> type:
@@ -121,16 +124,20 @@ def defined_in(function: Any) -> str:
     return package_of(str(names.get("__name__", ""))) if names is not None else ""
 
 
-def _root(modules: list[nn.Module], updated: set[int]) -> nn.Module | None:
+def _outermost(modules: list[nn.Module], updated: set[int]) -> list[nn.Module]:
+    """Modules that lie in no other and hold something that is updated and that none before them holds; of most numbers first."""
     children = {id(child) for module in modules for child in module._modules.values() if child is not None}
-    best, most = None, 0
+    held = []
     for module in modules:
-        if id(module) in children:
-            continue
-        size = sum(parameter.numel() for parameter in module.parameters() if id(parameter) in updated)
-        if size > most:
-            best, most = module, size
-    return best
+        if id(module) not in children:
+            sizes = {id(parameter): parameter.numel() for parameter in module.parameters() if id(parameter) in updated}
+            held.append((sum(sizes.values()), set(sizes), module))
+    found, seen = [], set[int]()
+    for size, own, module in sorted(held, key=lambda one: -one[0]):
+        if size and not own <= seen:
+            found.append(module)
+            seen |= own
+    return found
 
 
 def _unwrapped(root: nn.Module) -> tuple[tuple[str, ...], nn.Module]:

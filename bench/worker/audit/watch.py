@@ -8,10 +8,11 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import torch
+from torch._C._dynamo.eval_frame import set_eval_frame
 from torch.optim import Optimizer
 from torch.utils.data import dataloader
 
@@ -31,35 +32,74 @@ class Listener(Protocol):
 
     def batch_came(self, iterator: Any, batch: Any, waited_s: float) -> None: ...
 
-    def scaler_asked(self, scaler: Any) -> None: ...
+    def scaler_asked(self, scaler: Any, optimizer: Any) -> None: ...
 
 
 def watch(listener: Listener, when_imported: WhenImported) -> None:
     """From now on `listener` is told, for as long as the process lives."""
-    _watch_updates(listener)
+    ours = _watch_updates(listener)
     _watch_batches(listener)
     _watch_scaling(listener)
+    when_imported("torch._dynamo", lambda: _not_compiled(ours))
     when_imported("deepspeed.runtime.engine", lambda: _watch_engine(listener))
 
 
-def _watch_updates(listener: Listener) -> None:
-    """Outside of what torch puts around `step`: its hooks run within an open range of the profiler, where none may begin or end."""
+def _watch_updates(listener: Listener) -> tuple[Callable[..., Any], ...]:
+    """Outside of what torch puts around `step`: its hooks run within an open range of the profiler, where none may begin or end.
+
+    Returns a function of each code that runs around it.
+    """
     kind: Any = Optimizer
     of_torch = kind.profile_hook_step
+    begins, ends = _untraced(listener.update_begins), _untraced(listener.update_ends)
+    at_work: set[int] = set()
 
     def profile_hook_step(step: Any) -> Any:
         hooked = of_torch(step)
 
         @functools.wraps(hooked)
         def watched(self: Any, *arguments: Any, **options: Any) -> Any:
-            listener.update_begins(self)
-            answer = hooked(self, *arguments, **options)
-            listener.update_ends(self)
+            if id(self) in at_work:  # a subclass whose step calls its parent's, which torch has hooked too
+                return hooked(self, *arguments, **options)
+            begins(self)
+            at_work.add(id(self))
+            try:
+                answer = hooked(self, *arguments, **options)
+            finally:
+                at_work.discard(id(self))
+            ends(self)
             return answer
 
-        return watched
+        return _kept_out(watched)
 
     kind.profile_hook_step = staticmethod(profile_hook_step)
+    return begins, profile_hook_step(kind.step)
+
+
+def _untraced(tell: Callable[..., None]) -> Callable[..., None]:
+    """`tell` as it runs outside of torch.compile: what a compiled function calls is traced, and the probe is not to be."""
+
+    def told(*arguments: Any) -> None:
+        tracing = set_eval_frame(None)
+        try:
+            tell(*arguments)
+        finally:
+            set_eval_frame(tracing)
+
+    return _kept_out(told)
+
+
+def _kept_out(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, which is never inlined into a graph."""
+    marked: Any = function
+    marked._torchdynamo_disable, marked._torchdynamo_disable_msg = True, None
+    return function
+
+
+def _not_compiled(functions: Iterable[Callable[..., Any]]) -> None:
+    """As frames of their own, which torch.compile looks at too where a compiled function calls them outside of its graphs."""
+    for function in functions:
+        sys.modules["torch._dynamo.decorators"].skip(function)
 
 
 def _watch_batches(listener: Listener) -> None:
@@ -81,9 +121,9 @@ def _watch_scaling(listener: Listener) -> None:
     original = kind.step
 
     @functools.wraps(original)
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        listener.scaler_asked(self)
-        return original(self, *args, **kwargs)
+    def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        listener.scaler_asked(self, optimizer)
+        return original(self, optimizer, *args, **kwargs)
 
     kind.step = step
 

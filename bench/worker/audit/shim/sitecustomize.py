@@ -45,7 +45,7 @@ class Watch:
     def when_imported(self, name: str, call: Callable[[], None]) -> None:
         """Calls `call()` once `name` has been imported; at once where it is already there."""
         if name in sys.modules:
-            call()
+            _written_down(call)
         else:
             self._calls[name] = call
 
@@ -71,7 +71,7 @@ class Watch:
             execute(module)
             call = self._calls.pop(name, None)
             if call is not None:
-                call()
+                _written_down(call)
 
         try:
             loader.exec_module = exec_module
@@ -94,22 +94,25 @@ def _take_ours() -> dict[str, Any]:
 
 def _begin(watch: Watch) -> None:
     """Loads the probe and starts it. Called within the import of torch, which is complete by then."""
-    try:
-        import importlib
+    import importlib
 
-        if sys.version_info < (3, 11):  # noqa: UP036 - the script's interpreter, not ours
-            raise RuntimeError("the script runs on Python {}.{}; the probe needs 3.11".format(*sys.version_info[:2]))
-        theirs = _take_ours()
-        finder = _OnlyBench()
-        sys.meta_path.insert(0, finder)
-        try:
-            importlib.import_module("bench.worker.audit.begin").begin(
-                os.environ[FOLDER], int(os.environ[STEPS]), watch.when_imported
-            )
-        finally:
-            sys.meta_path.remove(finder)
-            _take_ours()
-            sys.modules.update(theirs)
+    if sys.version_info < (3, 11):  # noqa: UP036 - the script's interpreter, not ours
+        raise RuntimeError("the script runs on Python {}.{}; the probe needs 3.11".format(*sys.version_info[:2]))
+    theirs = _take_ours()
+    finder = _OnlyBench()
+    sys.meta_path.insert(0, finder)
+    try:
+        importlib.import_module("bench.worker.audit.begin").begin(os.environ[FOLDER], int(os.environ[STEPS]), watch.when_imported)
+    finally:
+        sys.meta_path.remove(finder)
+        _take_ours()
+        sys.modules.update(theirs)
+
+
+def _written_down(call: Callable[[], None]) -> None:
+    """Calls it. What it raises goes to a file for the command that started the script, and the import that led here goes on."""
+    try:
+        call()
     except Exception:  # noqa: BLE001 - the boundary: the script must run on, and the reason is written down
         import traceback
 
@@ -121,8 +124,10 @@ def _begin(watch: Watch) -> None:
             return  # nobody reads there any more
 
 
-_run_the_other()
-if os.environ.get(FOLDER) and os.environ.get(STEPS):
-    _watch = Watch()
-    sys.meta_path.insert(0, _watch)
-    _watch.when_imported("torch", lambda: _begin(_watch))
+try:
+    _run_the_other()
+finally:  # what it raises is told by Python itself
+    if os.environ.get(FOLDER) and os.environ.get(STEPS):
+        _watch = Watch()
+        sys.meta_path.insert(0, _watch)
+        _watch.when_imported("torch", lambda: _begin(_watch))

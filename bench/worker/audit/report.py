@@ -1,4 +1,4 @@
-"""What a probe has found out so far, and the report that it makes."""
+"""The report of this process: begun as one that knows nothing yet, and written anew whenever more is known."""
 
 from __future__ import annotations
 
@@ -6,64 +6,25 @@ import json
 import os
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from bench.audited import (
-    AUDIT_VERSION,
-    Adapters,
-    AttentionKernel,
-    Audited,
-    Checkpointing,
-    Compiled,
-    Data,
-    DeepSpeed,
-    Device,
-    Ended,
-    LigerPiece,
-    Memory,
-    Model,
-    ModuleClass,
-    Optimizer,
-    Plain,
-    Precision,
-    Quantized,
-    Sharding,
-    Steps,
-    Tensors,
-)
+from bench.audited import AUDIT_VERSION, Audited, Device, Ended
 from bench.worker.audit import asked
 from bench.worker.audit.sharing import ranks
 
 LONGEST_MESSAGE = 500
 
 
-@dataclass(slots=True)
-class Facts:
-    """Fields of the report that are known once; None and nothing until then."""
-
-    device: Device | None = None
-    model: Model | None = None
-    gradients: tuple[Tensors, ...] = ()
-    optimizers: tuple[Optimizer, ...] = ()
-    precision: Precision | None = None
-    attention: tuple[AttentionKernel, ...] = ()
-    modules: tuple[ModuleClass, ...] = ()
-    liger: tuple[LigerPiece, ...] = ()
-    checkpointing: Checkpointing | None = None
-    quantized: tuple[Quantized, ...] = ()
-    adapters: tuple[Adapters, ...] = ()
-    compiled: Compiled | None = None
-    deepspeed: DeepSpeed | None = None
-    sharding: Sharding | None = None
-    steps: Steps | None = None
-    data: Data | None = None
-    memory: Memory | None = None
-    frameworks: tuple[str, ...] = ()
-    arguments: dict[str, Plain] = field(default_factory=dict)
+def nothing_yet() -> Audited:
+    """What a process begins with."""
+    return Audited(
+        version=AUDIT_VERSION, pid=os.getpid(), rank=0, world_size=1, script="", launched_by=(), versions={}, frameworks=(), asked={},
+        environment={}, ended=Ended("running"), started_s=time.time(),
+    )  # fmt: skip
 
 
 class Report:
@@ -71,30 +32,24 @@ class Report:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._began = time.time()
         self._rank, self._ranks = 0, 1
         self._path: Path | None = None
 
-    def write(self, facts: Facts, ended: Ended, notes: tuple[str, ...]) -> None:
+    def write(self, known: Audited, ended: Ended, notes: tuple[str, ...]) -> None:
         """Replaces what was written before, all or nothing."""
         self._rank, self._ranks = max(ranks(), (self._rank, self._ranks), key=lambda pair: pair[1])  # a script may leave its group
         if self._ranks == 1:
-            self._rank, self._ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-        made = Audited(
-            version=AUDIT_VERSION,
-            pid=os.getpid(),
+            self._rank, self._ranks = _told("RANK", 0), _told("WORLD_SIZE", 1)
+        made = replace(
+            known,
             rank=self._rank,
             world_size=self._ranks,
             script=os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] not in ("-c", "-m") else "",
             launched_by=asked.launched_by(),
             versions=asked.versions(),
             environment=asked.variables(),
-            ended=ended,
-            started_s=self._began,
+            ended=replace(ended, at_s=time.time()),
             notes=notes,
-            frameworks=facts.frameworks,
-            asked=facts.arguments,
-            **{name: getattr(facts, name) for name in Facts.__slots__ if name not in ("frameworks", "arguments")},
         )
         path = self._folder / f"{self._rank}-{os.getpid()}.json"
         draft = path.with_suffix(".part")
@@ -103,6 +58,12 @@ class Report:
         if self._path is not None and self._path != path:
             self._path.unlink(missing_ok=True)
         self._path = path
+
+
+def _told(variable: str, otherwise: int) -> int:
+    """By a launcher; a variable of this name that is no number is somebody else's."""
+    value = os.environ.get(variable, "")
+    return int(value) if value.isdecimal() else otherwise
 
 
 def device_of(tensors: list[torch.Tensor]) -> Device:
