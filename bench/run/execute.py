@@ -290,8 +290,7 @@ class _Execution:
             if self._budget_is_spent(began, block, first=not self._answered):
                 left = self._turns.planned - len(self._done) - len(self._rows)
                 at_least = "at least " if self._plan.searching else ""
-                budget = f"the budget of {round(self._options.budget_s or 0.0, 1):g} s is spent"
-                self._tell(f"{budget}; {at_least}{left} trials are left: bench run --resume {self._run_id}")
+                self._tell(f"the budget is spent; {at_least}{left} trials are left")
                 return RunState.BUDGET
             for trial in block:
                 result = None if self._stop() else self._trial(trial)
