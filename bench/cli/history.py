@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,9 @@ from bench.stats import median
 
 if TYPE_CHECKING:
     from bench.judge.history import History, Step
+    from bench.judge.points import Levels
+    from bench.judge.verdict import Series
+    from bench.records import Scalar
 
 SHORT_KEY = 12
 POINTS_SHOWN = 40
@@ -83,15 +86,15 @@ def history(
     if series:
         found = [with_retracted(one) for one in found]
     if as_json:
-        say_json([_data(one) for one in found])
+        say_json([_data(one, levels) for one in found])
     elif series:
-        _show(found[0], reference)
+        _show(found[0], levels, reference)
     else:
-        _list(found, reference)
+        _list(found, levels, reference)
     return 0
 
 
-def _data(history: History) -> dict[str, Any]:
+def _data(history: History, levels: Levels) -> dict[str, Any]:
     series = history.series
     return {
         "series": series.key,
@@ -99,6 +102,8 @@ def _data(history: History) -> dict[str, Any]:
         "subject": dict(series.case.subject),
         "point": series.case.point_data(),
         "arm": series.arm,
+        "method_version": series.method_version,
+        "hardware": _hardware(series, levels),
         "points": [
             {
                 "run": point.run.id,
@@ -119,21 +124,55 @@ def _data(history: History) -> dict[str, Any]:
     }
 
 
-def _list(found: Sequence[History], reference: str | None) -> None:
+def _names(found: Sequence[History], levels: Levels) -> dict[str, str]:
+    """By its key what to call a series: as its row is called, and of series of one name and metric what tells them apart."""
     from bench.cli.verdicts import row_namer
+
+    name = row_namer(one.series.case for one in found)
+    alike: dict[tuple[str, str], list[Series]] = {}
+    for series in (one.series for one in found):
+        called = name(series.case) + ("" if series.arm == "-" else f" [{series.arm}]")
+        alike.setdefault((called, series.metric), []).append(series)
+    return {
+        series.key: " ".join((called, *more))
+        for (called, _), group in alike.items()
+        for series, more in zip(group, _apart([_ways(series, levels) for series in group]), strict=True)
+    }
+
+
+def _ways(series: Series, levels: Levels) -> dict[str, str]:
+    """What is in a series beside its case and metric, in words: versions and hardware."""
+    facts = {name: str(value) if name.endswith("model") else f"{name}={value}" for name, value in _hardware(series, levels).items()}
+    return {"version": f"version {series.case.workload_version}", "method": f"method {series.method_version}", **facts}
+
+
+def _hardware(series: Series, levels: Levels) -> Mapping[str, Scalar]:
+    """The hard facts of its environment; nothing of a series without a point."""
+    _, by_run = levels.by_series[series.key]
+    ids = sorted({one for level in by_run.values() for one in level.environments})
+    return dict(levels.environments[ids[0]].hard) if ids else {}
+
+
+def _apart(ways: Sequence[Mapping[str, str]]) -> list[list[str]]:
+    """Of each what the others do not all share."""
+    names = [name for name in dict.fromkeys(name for one in ways for name in one) if len({one.get(name) for one in ways}) > 1]
+    return [[one[name] for name in names if name in one] for one in ways]
+
+
+def _list(found: Sequence[History], levels: Levels, reference: str | None) -> None:
     from bench.report.numbers.units import in_unit, metric_unit
 
     def over(ratio: float | None) -> str:
         return "–" if ratio is None else f"{ratio:.3f}×"
 
-    name = row_namer(one.series.case for one in found)
+    names = _names(found, levels)
     events = {one.series.key: any(step.is_event for step in one.steps) for one in found}
     ordered = sorted(found, key=lambda one: (not events[one.series.key], -(one.drift or 1.0), -len(one.points)))
     further = (f"over {plain(reference)}",) if reference is not None else ()
     rows = [
         (
             one.series.key[:SHORT_KEY],
-            name(one.series.case) + ("" if one.series.arm == "-" else f" [{one.series.arm}]"),
+            names[one.series.key],
             one.series.metric,
             str(len(one.points)),
             in_unit(one.points[-1].value, metric_unit(one.series.metric)) if one.points else "–",
@@ -157,7 +196,7 @@ def step_words(step: Step) -> str:
     return ", ".join(words)
 
 
-def _show(history: History, reference: str | None) -> None:
+def _show(history: History, levels: Levels, reference: str | None) -> None:
     from bench.cli.verdicts import row_namer
     from bench.judge.history import FEWEST_FOR_STEPS
     from bench.report.numbers.units import in_unit, metric_unit
@@ -168,7 +207,9 @@ def _show(history: History, reference: str | None) -> None:
     parameters = ", ".join(
         f"{name}={value}" for name, value in {**series.case.point_data(), **series.case.params}.items() if name != "params"
     )
-    say(plain(parameters) + "\n")
+    say(plain(parameters))
+    # Its version and its device are among the parameters.
+    say(plain(", ".join(words for name, words in _ways(series, levels).items() if name not in ("version", "device"))) + "\n")
     if not points:
         say("no run has a usable number of it")
         return

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.judge.compare import STATUS, Comparison, changed_method, changed_workload, identity, is_crowded
@@ -60,19 +60,50 @@ class _Line:
         return Series(self.case, self.case_key, metric, row.hard_hash, row.method_version, self.arm)
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the nights before had, to tell why a line has none of them."""
+
+    measured: Mapping[tuple[str, str], Collection[tuple[str, int]]]
+    """By case and arm, the hashes of hardware and the methods that measured it."""
+    identities: Collection[str]
+    """Of cases and arms, whatever the version of their workload."""
+
+    @classmethod
+    def of(cls, before: Evidence) -> _Known:
+        measured: dict[tuple[str, str], set[tuple[str, int]]] = {}
+        for row in before.trials:
+            measured.setdefault((row.case_key, row.arm), set()).add((row.hard_hash, row.method_version))
+        return cls(measured, {identity(before.cases[case_key], arm) for case_key, arm in measured})
+
+    def why_first(self, line: _Line) -> tuple[Word, str]:
+        """Of a line without earlier nights, what to call it and why."""
+        own = line.nights[-1][0]
+        ways = self.measured.get((line.case_key, line.arm), ())
+        methods = [method for hard_hash, method in ways if hard_hash == own.hard_hash]
+        if methods:
+            return Word.CHANGED, changed_method(max(methods), own.method_version)
+        if ways:
+            return Word.NEW, "the first night of this case on this hardware"
+        if identity(line.case, line.arm) in self.identities:
+            return Word.CHANGED, changed_workload(line.case)
+        return Word.NEW, "the first night of this case"
+
+
 def regress(before: Evidence, tonight: Evidence) -> Comparison:
     """The judgement of one run against earlier ones of its suite. `before` holds those, oldest first."""
     order = {run.id: place for place, run in enumerate((*before.runs, *tonight.runs))}
     cases = {**before.cases, **tonight.cases}
     environments = {**before.environments, **tonight.environments}
     everything = replace(before, environments=environments, cases=cases)
+    known = _Known.of(before)
     verdicts: list[Verdict] = []
     canaries: list[Verdict] = []
     for line in _lines(before, tonight, order, cases):
         into = canaries if tonight.is_canary(line.case_key) else verdicts
         started = {run.id: run.started_at for run in before.runs}
         night_before = started.get(line.nights[-2][0].run_id) if len(line.nights) > 1 else None
-        into += [replace(verdict, last_judged=night_before) for verdict in _judged(line, everything)]
+        into += [replace(verdict, last_judged=night_before) for verdict in _judged(line, everything, known)]
     rotates = all(is_rotating(run) for run in tonight.runs)
     verdicts += () if rotates else gone(before, tonight)
     last = _last_night(before, tonight)
@@ -172,10 +203,10 @@ def _waiting(before: Evidence, tonight: Evidence) -> tuple[Waiting, ...]:
     return tuple(sorted(found, key=lambda one: (one.last_judged, one.series.case_key)))
 
 
-def _judged(line: _Line, evidence: Evidence) -> list[Verdict]:
+def _judged(line: _Line, evidence: Evidence, known: _Known) -> list[Verdict]:
     earlier, own = line.nights[:-1], line.nights[-1]
     if not earlier:
-        word, reason = _why_first(line, evidence)
+        word, reason = known.why_first(line)
         side = SideReading(0, None, outcome(_counts(own)))
         return [Verdict(line.series(STATUS), word, Kind.STATUS, reason, SideReading(0, None, "no rows"), side)]
     reference = next((night for night in reversed(earlier) if leading(_counts(night)) is Status.OK), earlier[-1])
@@ -201,21 +232,6 @@ def _judged(line: _Line, evidence: Evidence) -> list[Verdict]:
         judge = _screened if rule.manner is Manner.NOISY else _exact
         found.append(judge(line, metric, nights, evidence, outcomes))
     return found
-
-
-def _why_first(line: _Line, evidence: Evidence) -> tuple[Word, str]:
-    """Of a line without earlier nights, why it has none."""
-    own = line.nights[-1][0]
-    same = [row for row in evidence.trials if (row.case_key, row.arm) == (line.case_key, line.arm)]
-    otherwise = {row.method_version for row in same if row.hard_hash == own.hard_hash}
-    if otherwise:
-        return Word.CHANGED, changed_method(max(otherwise), own.method_version)
-    if same:
-        return Word.NEW, "the first night of this case on this hardware"
-    wanted = identity(line.case, line.arm)
-    if any(identity(evidence.cases[key], arm) == wanted for key, arm in {(row.case_key, row.arm) for row in evidence.trials}):
-        return Word.CHANGED, changed_workload(line.case)
-    return Word.NEW, "the first night of this case"
 
 
 def _counts(rows: Night) -> Counter[Status]:

@@ -12,12 +12,14 @@ from enum import StrEnum
 
 from bench.records import Case, fingerprint
 
-JUDGING_VERSION = 4
+JUDGING_VERSION = 5
 """Raised when a rule or a threshold changes what a verdict says. 1: Welch on logs of process medians, 99 % interval outside the band,
 Benjamini-Hochberg at 5 % over all rows; equivalence by two one-sided tests (90 % interval within 5 %); exact rules for memory. 2: a suspect
 of a night is decided by measuring it again in turn with the last good version, where that can be done. 3: a night at a level that the
 series has been at and come back from is no suspect by itself. 4: an error as a share of its limit must have grown threefold to be worse,
-not twofold."""
+not twofold. 5: the second of two nights beyond the limit of those before is a suspect whatever its own window says; measured again,
+what differs by less than the margin is the same only where less than half of what the night saw can be left; what nobody asked for is no
+row that is missing; where half of the rows are invalid nothing is judged."""
 
 
 class Word(StrEnum):

@@ -357,6 +357,21 @@ def test_a_short_history_is_still_learning_and_memory_has_one_as_well(bench: Ben
     assert "1.00 MiB" in bench("history", key_of(bench, path, "peak_bytes"), "--db", path).out
 
 
+def test_series_of_one_name_say_by_which_method_and_on_what_they_were_measured(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "ways.db"
+    for place, way in enumerate(({}, {"method_version": 2}, {"environment": Environment(hard=H200, soft={})})):
+        stored(path, f"way {place}", five(**way), CASES[:1])
+    listed = bench("history", "--metric", "time_s", "--db", path).out
+    for words in ("eager method 1 Test CPU", "eager method 2 Test CPU", "eager method 1 device=cuda NVIDIA H200"):
+        assert words in " ".join(listed.replace("threads=1", "").replace("count=1", "").split())
+    series = json.loads(bench("history", "--metric", "time_s", "--json", "--db", path).out)
+    assert sorted((one["method_version"], one["hardware"]["device"]) for one in series) == [(1, "cpu"), (1, "cuda"), (2, "cpu")]
+    (key,) = [one["series"] for one in series if one["method_version"] == 2]
+    in_full = bench("history", key, "--db", path).out
+    assert ("method 2" in in_full, "Test CPU" in in_full) == (True, True)
+    assert "method" not in bench("history", "--metric", "time_s", "--last", "1", "--db", path).out
+
+
 def test_history_lists_series_and_refuses_what_names_none(bench: Bench, path: Path) -> None:
     said = bench("history", "--db", path)
     assert said.code == 0
