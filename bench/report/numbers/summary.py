@@ -1,13 +1,15 @@
 """Gathers the trials of each case into one value with its spread: median over trial medians, range over trials, and n.
 
 A trial's value is the median of its samples, since a trial and not an iteration is the unit of evidence. Nothing here judges.
-Times of a case are withheld when any of its trials computed wrong numbers, and on an interpreter, which says nothing of speed.
+Times of a case are withheld when any of its trials computed wrong numbers, where its trials ran on different hardware (a merge can bring
+that), and on an interpreter, which says nothing of speed.
 
 A run's canaries are no cases of its question: `summarize` leaves them out, and what they reached is the denominator of the others.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -181,12 +183,20 @@ def _case_status(results: Iterable[Result]) -> Status:
     return min(counts, key=lambda status: (-counts[status], order.index(status)))
 
 
-def _withheld(case: Case, status: Status) -> str | None:
+def _withheld(case: Case, status: Status, counted: Sequence[Result]) -> str | None:
     if status is Status.INCORRECT:
         return "no time is shown: the numbers of a trial were wrong"
     if case.device.endswith("-interpreter"):
         return "no time is shown: an interpreter says nothing of speed"
+    machines = {json.dumps(row.environment.hard, sort_keys=True): _machine(row) for row in counted if row.status is Status.OK}
+    if len(machines) > 1:
+        return f"no time is shown: its trials ran on different hardware ({', '.join(sorted(set(machines.values())))})"
     return None
+
+
+def _machine(row: Result) -> str:
+    hard = row.environment.hard
+    return str(hard.get("gpu_model") or hard.get("cpu_model") or hard.get("device"))
 
 
 SHOWS_SPEED = frozenset({TIME, CYCLES, *PHASES})
@@ -205,7 +215,7 @@ def _summary(run_id: str, case: Case, arm: str, results: list[Result], last_atte
     if not counted:
         return None if not aside else CaseSummary(case, arm, run_id, _case_status(results), (), tuple(aside), {}, {})
     status = _case_status(counted)
-    withheld = _withheld(case, status)
+    withheld = _withheld(case, status, counted)
     trial_values: dict[str, dict[str, float]] = {}
     by_metric: dict[str, list[float]] = {}
     for result in counted:

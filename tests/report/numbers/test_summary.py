@@ -33,6 +33,16 @@ def test_one_wrong_trial_withholds_the_times_of_the_whole_case() -> None:
     assert case.time_withheld
 
 
+def test_trials_of_different_hardware_have_no_time_together() -> None:
+    here = factories.result("run-1")
+    hard = {**here.environment.hard, "cpu_model": "Other CPU"}
+    there = factories.result("run-1", index=1, time_s=2e-3, environment=dataclasses.replace(here.environment, hard=hard))
+    (case,) = summarize(RUN, [here, there])
+    assert "time_s" not in case.values
+    assert case.time_withheld == "no time is shown: its trials ran on different hardware (Other CPU, Test CPU)"
+    assert case.values["peak_bytes"].n == 2
+
+
 def test_an_interpreter_has_memory_but_no_speed() -> None:
     (case,) = summarize(RUN, [factories.result("run-1", factories.case(device="cpu-interpreter"))])
     assert case.status is Status.OK
