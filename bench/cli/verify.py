@@ -43,7 +43,8 @@ def verify(page: Path, everything: bool, as_json: bool) -> int:
 
     Of a page of `bench claims` each claim that has a number of ours is judged again: number, interval, verdict and reason. Of a page of
     `bench compare` or `bench regress` each row: both sides, ratio with interval, and the verdict among all rows; of times that were
-    screened against earlier nights medians and ratio. What could not be held is counted.
+    screened against earlier nights medians and ratio. What could not be held is counted; all other words
+    of these pages are held against those that their data repeat.
 
     Exit code 0: all agree; 1: something differs; 2: no report of bench, or one that is damaged; 3: it states nothing.
     """

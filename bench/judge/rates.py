@@ -155,7 +155,7 @@ def ceilings(cases: Iterable[Timed]) -> ByGpu:
     """The measured ceilings among the timed cases of one run, for each GPU; none of a canary whose trials ran on several."""
     by_gpu: dict[frozenset[str], list[Timed]] = {}
     for timed in cases:
-        if _is_ceiling(timed.case) and timed.seconds and len(timed.gpus) <= 1:
+        if _is_ceiling(timed.case) and timed.seconds and timed.median_s > 0 and len(timed.gpus) <= 1:
             by_gpu.setdefault(timed.gpus, []).append(timed)
     return {gpus: _ceilings(found) for gpus, found in by_gpu.items()}
 

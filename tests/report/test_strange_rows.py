@@ -13,6 +13,7 @@ from bench.records import Result, Run, RunState, Status
 from bench.report import render_markdown, render_page, rows_csv, rows_json
 from bench.report.numbers.summary import summarize
 from bench.report.numbers.units import fact
+from bench.report.recompute.verify import verify_page
 from bench.report.trust.doubts import doubts
 from tests import factories
 
@@ -70,6 +71,21 @@ def test_a_case_of_which_no_row_counts_is_set_aside_everywhere() -> None:
     assert page.count('<span class="chip st-set-aside">set aside</span>') == 3 + 1
     assert page.count('<td class="word st-set-aside">') == 3
     assert not [line for line in answers(run, rows) if "flex" in line]
+
+
+@pytest.mark.parametrize("subject", ["eager", "flex"])
+def test_a_time_of_nothing_is_no_divisor(subject: str) -> None:
+    run = factories.run(suite_data={"baseline": {"attention": "eager"}})
+    rows = [
+        factories.result(run.id, factories.case(name), index=index, measurements=(factories.measurement("time_s", (time_s,)),))
+        for name in ("eager", "flex")
+        for index, time_s in enumerate((0.0, 0.0, 0.0) if name == subject else (1.0, 1.01, 1.02))
+    ]
+    page = render_page([run], rows, now=NOW)
+    # Nobody is shown to be faster than a baseline of nothing; a rival of nothing has no ratio that could be judged.
+    assert ("takes longer than no time at all" in page) is (subject == "eager")
+    assert verify_page(page).agrees
+    render_markdown([run], rows)
 
 
 def test_rows_that_are_excluded_are_not_missing_and_a_trial_measured_anew_counts_once() -> None:

@@ -211,9 +211,10 @@ def _numbers(choice: _Choice, at: str, alike: str) -> str:
     if choice.kind == STAY:
         if choice.ties:
             return f"nothing is shown to be faster; {_listed(choice.ties)} can't be told from it{at}"
-        next_words = units.ratio(beside.values[TIME].median / choice.cell.values[TIME].median)
         faster = "nothing is faster" if _doubt(choice) is None else "no median is lower"
-        return f"{faster}; the next, {beside.label}, takes {next_words} its time{at}"
+        own = choice.cell.values[TIME].median
+        times = f"takes {units.ratio(beside.values[TIME].median / own)} its time" if own > 0 else "takes longer than no time at all"
+        return f"{faster}; the next, {beside.label}, {times}{at}"
     parts = [speed_words(choice.time, beside.label), memory_words(choice.memory)]
     if choice.kind == SMALLER:
         parts = [f"{memory_words(choice.memory)} of {beside.label}", speed_words(choice.time, None)]

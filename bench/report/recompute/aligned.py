@@ -8,27 +8,25 @@ from html.parser import HTMLParser
 from itertools import zip_longest
 
 MOST_TO_ALIGN = 3_000
-"""Pieces beyond what is alike at beginning and end that are aligned; more are held one by one."""
+"""Pieces beyond what is alike at beginning and end that are aligned by whatever is the same."""
 LONGEST_WHERE = 60
 FOREIGN = frozenset(("template", "noscript", "dialog", "iframe", "object", "embed", "textarea", "select", "math", "base"))
 """Elements that no page of ours has."""
 
 
 def differences(printed: Sequence[str], right: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Where, as printed, as it has to be."""
+    """Where, as printed, as it has to be; empty where one of the two says nothing."""
     begin = _alike(printed, right)
     end = min(_alike(printed[::-1], right[::-1]), len(printed) - begin, len(right) - begin)
     own, other = printed[begin : len(printed) - end], right[begin : len(right) - end]
-    if len(own) + len(other) > MOST_TO_ALIGN:
-        changes = [(place, place + 1, place, place + 1) for place in range(max(len(own), len(other)))]
-    else:
-        matched = SequenceMatcher(None, own, other, autojunk=False).get_opcodes()
-        changes = [(first, last, start, stop) for what, first, last, start, stop in matched if what != "equal"]
+    # Of very many pieces those that are everywhere, such as a dash, are no marks to align by, and would cost minutes.
+    matched = SequenceMatcher(None, own, other, autojunk=len(own) + len(other) > MOST_TO_ALIGN).get_opcodes()
+    changes = [(first, last, start, stop) for what, first, last, start, stop in matched if what != "equal"]
     for first, last, start, stop in changes:
         at = begin + start
         where = f"after {right[at - 1][:LONGEST_WHERE]!r}" if 0 < at <= len(right) else "at the beginning"
         pairs = zip_longest(own[first:last], other[start:stop], fillvalue="")
-        yield from ((where, here or "nothing", there or "nothing") for here, there in pairs if here != there)
+        yield from ((where, here, there) for here, there in pairs if here != there)
 
 
 def _alike(some: Sequence[str], others: Sequence[str]) -> int:

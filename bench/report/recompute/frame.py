@@ -55,12 +55,16 @@ class Framed:
 
 def frame(text: str, own: Language | None) -> Framed:
     """Holds a page in its own language, whose statements all agree, against the one that its data make. Raises NoPage."""
+    text = text.replace("\r\n", "\n")  # as a mail may have made it
     again = _again(_data(text))
     again = again if own is None else page_in(again, own)
     words, right = list(_words(text)), list(_words(again))
     drawn, redrawn = _drawings(text), _drawings(again)
     dress, dressed = list(_dress(text)), list(_dress(again))
-    differences: list[tuple[str, str, str, str]] = [(FIXED, *one) for one in differences_of(words, right)]
+    between = list(differences_of(words, right))
+    # What a later version says beside it all an older page does not lack: what has to be said at all is a statement, and missed as one.
+    added = [(where, there) for where, here, there in between if not here]
+    differences: list[tuple[str, str, str, str]] = [(FIXED, *one) for one in between if one[1]]
     for place, (here, there) in enumerate(zip_longest(drawn, redrawn, fillvalue=""), 1):
         found = differences_of(_inside(here), _inside(there))
         differences += [(CHARTS, f"chart {place}, {where}", printed, computed) for where, printed, computed in found]
@@ -74,8 +78,21 @@ def frame(text: str, own: Language | None) -> Framed:
         for printed, computed in zip(here, there, strict=True)
         if printed != computed
     ]
-    stated = {FIXED: len(right), CHARTS: sum(len(_inside(one)) for one in redrawn), HIDDEN: len(dressed), BELOW: len(held)}
-    return Framed(stated, tuple(differences), tuple(_unlike(text, again, drawn, redrawn)))
+    stated = {
+        FIXED: len(right) - len(added),
+        CHARTS: sum(len(_inside(one)) for one in redrawn),
+        HIDDEN: len(dressed),
+        BELOW: len(held),
+    }
+    unlike = [*_lacking(added), *_unlike(text, again, drawn, redrawn)]
+    return Framed(stated, tuple(differences), tuple(unlike))
+
+
+def _lacking(added: Sequence[tuple[str, str]]) -> Iterator[str]:
+    if added:
+        where, words = added[0]
+        more = f", and {len(added) - 1} more" if len(added) > 1 else ""
+        yield f"words that this version writes are not there: {where} {words!r}{more}"
 
 
 def _data(page: str) -> str:

@@ -167,6 +167,8 @@ def _of_section(section: SectionView, depth: Depth) -> Iterator[Said]:
     if section.judged:
         for metric in (TIME, section.memory):
             yield Said("counts of verdicts", " ".join(f"{n} {word}" for word, n in section.judged.counts(metric)))
+    elif section.unjudged:
+        yield Said("counts of verdicts", section.unjudged, required=False)
     for advice in section.advice:
         yield Said(WORDS, _advice(advice, full=depth.full))
     for _, found in section.answers if not depth.light else ():

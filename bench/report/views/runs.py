@@ -125,6 +125,15 @@ class SectionView:
     def memory(self) -> str:
         return self.section.memory
 
+    @property
+    def unjudged(self) -> str:
+        """Why no case has one of the five words, where that is so and cases stand beside each other."""
+        if self.judged is not None or not any(len(facet.labels) > 1 for facet in self.section.facets):
+            return ""
+        if self.section.run.suite_data.get("baseline"):
+            return "No case is judged worse, better or the same: the baseline that the suite names has no row at these points."
+        return "No case is judged worse, better or the same, since the suite names no baseline; ratios are to the subjects that they name."
+
     @cached_property
     def has_cycles(self) -> bool:
         return any(row.cycles for row in self.rows)

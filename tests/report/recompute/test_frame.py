@@ -11,9 +11,11 @@ import pytest
 from bench.lang.messages import language
 from bench.lang.pages import page_in
 from bench.report import render_page
+from bench.report.recompute.aligned import differences
 from bench.report.recompute.frame import BELOW, CHARTS, FIXED, HIDDEN
 from bench.report.recompute.verify import verify_page
 from bench.report.views.rows import Depth
+from tests import factories
 from tests.report.chromium import sample
 
 NOW = "2026-01-02T04:00:00+00:00"
@@ -99,6 +101,7 @@ def test_of_a_page_no_word_outside_of_evidence_can_be_changed_unnoticed(rendered
     ("pattern", "put", "words"),
     [
         (r"()</style>", ".doubts{display:none}", "style sheet"),
+        (r"(<h3>What is doubtful</h3>)", "", "words that this version writes are not there"),
         (r"<script>()", "document.title='';", "script"),
         (r"role=\"?img.*?<path[^>]* d=\"(M[^\"]*)", "M1 1H5", "lines of 1 of"),
     ],
@@ -116,6 +119,32 @@ def test_what_only_looks_otherwise_is_told_and_no_difference(
     assert words in said
 
 
+def test_a_run_without_a_baseline_says_that_nothing_is_judged_and_its_pages_agree() -> None:
+    for baseline, why in ((None, "since the suite names no baseline"), ({"attention": "flash"}, "has no row at these points")):
+        run = factories.run(id="run-1", suite_data={"baseline": baseline})
+        rows = [
+            factories.result(run.id, factories.case(name), index=index, time_s=1.0 + 0.01 * index)
+            for name in ("eager", "flex")
+            for index in range(3)
+        ]
+        page = render_page([run], rows, now=NOW, light=True)
+        assert page.count("No case is judged worse, better or the same") == 1
+        assert why in page
+        assert verify_page(page).unlike == ()
+        assert not verify_page(page.replace("No case is judged worse", "No case is worse")).agrees
+    alone = render_page([run], rows[:3], now=NOW)
+    assert "No case is judged" not in alone
+
+
+def test_very_many_pieces_are_aligned_where_few_are_repeated() -> None:
+    right = [text for number in range(3000) for text in (f"row {number}", "–", "ok")]
+    printed = [*right[:50], "row 0.5", *right[50:4000], *right[4001:]]
+    assert list(differences(printed, right)) == [
+        (f"after {right[49]!r}", "row 0.5", ""),
+        (f"after {right[3999]!r}", "", right[4000]),
+    ]
+
+
 def test_a_page_in_another_language_is_held_in_its_own_words(rendered: Callable[[str, bool], str]) -> None:
     page = page_in(rendered("crossing", True), language("zh-TW"))
     found = verify_page(page)
@@ -123,6 +152,11 @@ def test_a_page_in_another_language_is_held_in_its_own_words(rendered: Callable[
     heading = re.search(r"<figcaption><b>([^<]+)<", page)
     assert heading
     assert not verify_page(page.replace(heading[1], "記憶體", 1)).agrees
+
+
+def test_ends_of_lines_that_a_mail_changed_are_no_difference(rendered: Callable[[str, bool], str]) -> None:
+    found = verify_page(rendered("crossing", True).replace("\n", "\r\n"))
+    assert (found.agrees, found.unlike) == (True, ())
 
 
 def test_a_page_that_differs_in_its_numbers_is_not_drawn_again(rendered: Callable[[str, bool], str]) -> None:
