@@ -13,22 +13,27 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from bench.processes import adopt_orphans, die_with_parent
+from bench.processes import adopt_orphans, die_with_parent, flush_c_streams
 from bench.worker.cuda_answers import Properties, answered
 from bench.worker.triton_interpreter import complete
 
 IMPORT_LIMIT_S = 25
 """After which a branch is given up: the parent waits a minute for a fork."""
 
+MOST_SAID_BYTES = 2**16
+
 Statement = tuple[str, tuple[str, ...]]
 """An import statement: the module, and the names that are taken from it."""
 
 IMPORTED: list[str] = []
 """In a branch: the modules of its statements. Its trials find them here."""
+SAID: list[bytes] = []
+"""In a branch: what packages printed while it imported them. It begins the logs of its trials, as if they had imported."""
 NOT_SHARED: list[str] = []
 """In the server: why the trial that it forks next has no branch although it could use one. The trial finds it here."""
 
@@ -90,7 +95,8 @@ def open_branch(
                 signal.alarm(IMPORT_LIMIT_S)
                 if interpreter:
                     complete()
-                reason = _tried(statements, unfit, device_index, properties, theirs)
+                with _heard():
+                    reason = _tried(statements, unfit, device_index, properties, theirs)
                 signal.alarm(0)
                 theirs.sendall(json.dumps({"reason": reason}).encode() + b"\n")
                 if reason is None:
@@ -111,6 +117,30 @@ def open_branch(
         if code < 0
         else "a process that imported them ended"
     )
+
+
+@contextmanager
+def _heard() -> Iterator[None]:
+    """Keeps what is printed in `SAID`, and says it where it would have been said, too."""
+    kept = os.memfd_create("imports")
+    outs = {number: os.dup(number) for number in (1, 2)}
+    for number in outs:
+        os.dup2(kept, number)
+    try:
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        flush_c_streams()
+        for number, out in outs.items():
+            os.dup2(out, number)
+            os.close(out)
+        os.lseek(kept, 0, os.SEEK_SET)
+        said = os.read(kept, MOST_SAID_BYTES)
+        os.close(kept)
+        if said:
+            SAID.append(said)
+            os.write(2, said)
 
 
 def _tried(

@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bench.processes import Process, adopt_orphans, descendants, die_with_parent, end_all, flush_c_streams, look_up
-from bench.worker.branch import Branch
+from bench.worker.branch import SAID, Branch
 from bench.worker.preload import Branches
 
 if TYPE_CHECKING:
@@ -296,6 +296,8 @@ class Server:
             log = os.open(directory / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             os.dup2(log, 1)
             os.dup2(log, 2)
+            for said in SAID:
+                os.write(log, said)
             os.close(log)
             os.environ.update(variables)
             faulthandler.enable()  # a segmentation fault leaves the Python stack in the log
