@@ -39,6 +39,9 @@ PEAK_CAUSES = (
 )
 """What a peak consists of, and in words."""
 
+SHOWS_SPEED = frozenset({"time_s", "cycles", "forward_s", "backward_s", "optimizer_s"})
+"""What a case with wrong numbers must not show, not even of its trials that were right."""
+
 COLLECTIVES = {
     "all_reduce": "sums that every rank gets",
     "all_gather": "the gathering of all ranks' parts",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bench.errors import DeviceError, SelectionError
 from bench.machine import find_device
-from bench.metrics import METRICS
+from bench.metrics import METRICS, SHOWS_SPEED
 from bench.records import Case, Result, Status
 from bench.run.canaries import is_canary
 from bench.run.commands import case_filters
@@ -37,14 +37,10 @@ class Rerun:
     new_medians: Mapping[str, float]
 
 
-SHOWS_SPEED = frozenset({"time_s", "cycles"})
-"""What a case with wrong numbers must not show, not even of its trials that were right."""
-
-
 def trial_medians(rows: Sequence[Result]) -> dict[str, float]:
     """Metric to the median over `ok` rows of each row's median, for what is measured of the subject (not of the harness).
 
-    Without time and cycles where any row is incorrect.
+    Without what shows speed where any row is incorrect.
     """
     withheld = SHOWS_SPEED if any(row.status is Status.INCORRECT for row in rows) else frozenset()
     found: dict[str, list[float]] = {}

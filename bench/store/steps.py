@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,10 +21,10 @@ from bench.plan.costs import WAYS, MeasuredStep
 from bench.plan.predict import OFFLOAD_OF_SLOT
 from bench.plan.spec import ModelSpec, PlanError
 from bench.plan.weights import parameters
+from bench.store.thinning import samples_before
 
 LEAST_SAMPLES = 3
 """A row with fewer was measured for its memory: its first step's time says little."""
-_MEDIAN_OF = re.compile(r"samples dropped by `bench db gc` on [0-9-]+: the median of (\d+)")
 _OF_STEPS = "c.workload = 'train_step' AND c.pass_ = 'step' AND c.device = 'cuda'"
 # CROSS JOIN keeps SQLite to this order: cases of steps are few, measurements are many.
 _TRIALS = f"""
@@ -69,7 +68,7 @@ def measured_steps(database: str) -> tuple[MeasuredStep, ...]:
 def _steps(query: Query) -> tuple[MeasuredStep, ...]:
     trials: dict[tuple[str, str], list[Sequence[Any]]] = defaultdict(list)
     for row in query(_TRIALS):
-        if _samples(row[7], row[8]) >= LEAST_SAMPLES:
+        if (samples_before(row[8]) or row[7]) >= LEAST_SAMPLES:
             trials[row[0], json.loads(row[5])].append(row)
     if not trials:
         return ()
@@ -81,12 +80,6 @@ def _steps(query: Query) -> tuple[MeasuredStep, ...]:
         subjects[case_key][slot] = implementation
     found = (_step(rows, gpu, params[case_key], subjects[case_key]) for (case_key, gpu), rows in trials.items())
     return tuple(step for step in found if step is not None)
-
-
-def _samples(stored: int, note: str | None) -> int:
-    """How many were measured. Published rows, and those that `bench db gc` has thinned, have a median only, with a note of how many."""
-    said = _MEDIAN_OF.search(note or "")
-    return stored if said is None else int(said[1])
 
 
 def _step(rows: Sequence[Sequence[Any]], gpu: str, params: Mapping[str, Any], subject: Mapping[str, str]) -> MeasuredStep | None:

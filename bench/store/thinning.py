@@ -6,6 +6,7 @@ percentile. So a thinned row goes through reports, exports and imports like any 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from bench.records import Measurement, Result
 _NOTE = "samples dropped by `bench db gc` on "
 _LOG = "log dropped by `bench db gc` on "
 _BETWEEN = "; "
+_MEDIAN_OF = re.compile(r"\bthe median of (\d+)\b")
 
 
 def thinned_measurement(row: Any, at: str) -> Measurement:
@@ -38,6 +40,12 @@ def equally_thinned(ours: Result, theirs: Result) -> tuple[Result, Result]:
     if ours.log.startswith(_LOG) or theirs.log.startswith(_LOG):
         ours, theirs = replace(ours, log=""), replace(theirs, log="")
     return ours, theirs
+
+
+def samples_before(note: str | None) -> int | None:
+    """How many samples a measurement had that is told by its median alone, by its note (ours or an importer's); None for a whole one."""
+    said = _MEDIAN_OF.search(note or "")
+    return None if said is None else int(said[1])
 
 
 def _was_thinned(measurement: Measurement) -> bool:

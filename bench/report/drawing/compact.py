@@ -10,7 +10,6 @@ import re
 from bench.report.drawing.paths import is_boxes, points_of, shorter
 
 _TOKEN = re.compile(r"<(/?)([\w:]+)((?:\s+[\w:-]+=\"[^\"]*\")*)\s*(/?)>")
-_NUMBER = re.compile(r"-?\d+\.\d+")
 _STYLE = re.compile(r' style="([^"]*)"')
 _DEFINED = re.compile(r'<path id="([^"]+)"[^>]*? style="([^"]*)"')
 _FONT_SIZE = re.compile(r' style="font-size:([\d.]+)px;?([^"]*)"')

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from bench import stats
 from bench.records import Measurement
+from bench.store.thinning import samples_before
 
-_LEFT = re.compile(r"\bthe median of (\d+)\b")
 _QUANTILES = re.compile(r", 5 % ([\d.e+-]+), 95 % ([\d.e+-]+)$")
 
 
@@ -25,12 +25,11 @@ class Taken:
 
 def taken(measurement: Measurement) -> Taken:
     """Of the samples, or of the note in their place: `bench db gc` writes one (`bench/store/thinning.py`), and so do importers."""
-    note = measurement.note or ""
-    left = _LEFT.search(note)
-    if left is None:
+    count = samples_before(measurement.note)
+    if count is None:
         samples = measurement.samples
         return Taken(len(samples), stats.quantile(samples, 0.05), stats.quantile(samples, 0.95), whole=True)
-    told = _QUANTILES.search(note)
+    told = _QUANTILES.search(measurement.note or "")
     if told is None:
-        return Taken(int(left[1]), None, None, whole=False)
-    return Taken(int(left[1]), float(told[1]), float(told[2]), whole=False)
+        return Taken(count, None, None, whole=False)
+    return Taken(count, float(told[1]), float(told[2]), whole=False)

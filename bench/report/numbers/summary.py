@@ -9,13 +9,13 @@ A run's canaries are no cases of its question: `summarize` leaves them out, and 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bench import stats
 from bench.judge.rates import ByGpu, Rates, Timed, ceilings, rates
+from bench.metrics import SHOWS_SPEED
 from bench.records import Case, Json, Proof, Result, Run, Scalar, Status
 from bench.run.canaries import is_canary
 from bench.suite.arms import Arm, arms_of, label_of
@@ -188,7 +188,7 @@ def _withheld(case: Case, status: Status, counted: Sequence[Result]) -> str | No
         return "no time is shown: the numbers of a trial were wrong"
     if case.device.endswith("-interpreter"):
         return "no time is shown: an interpreter says nothing of speed"
-    machines = {json.dumps(row.environment.hard, sort_keys=True): _machine(row) for row in counted if row.status is Status.OK}
+    machines = {row.environment.hard_hash: _machine(row) for row in counted if row.status is Status.OK}
     if len(machines) > 1:
         return f"no time is shown: its trials ran on different hardware ({', '.join(sorted(set(machines.values())))})"
     return None
@@ -197,9 +197,6 @@ def _withheld(case: Case, status: Status, counted: Sequence[Result]) -> str | No
 def _machine(row: Result) -> str:
     hard = row.environment.hard
     return str(hard.get("gpu_model") or hard.get("cpu_model") or hard.get("device"))
-
-
-SHOWS_SPEED = frozenset({TIME, CYCLES, *PHASES})
 
 
 def _summary(run_id: str, case: Case, arm: str, results: list[Result], last_attempt: int) -> CaseSummary | None:

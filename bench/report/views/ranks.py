@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bench import stats
-from bench.metrics import COLLECTIVES, METRICS
+from bench.metrics import COLLECTIVES, METRICS, SHOWS_SPEED
 from bench.records import Result, Status
 from bench.report.drawing.figures import TITLES
 from bench.report.numbers import units
 from bench.report.numbers.layout import Facet, Section
-from bench.report.numbers.summary import SHOWS_SPEED, TIME, CaseSummary
+from bench.report.numbers.summary import TIME, CaseSummary
 from bench.report.views.tables import Cell, Head, Table
 
 SCOPE = "rank:"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.judge.rates import Rate
-from bench.metrics import METRICS
+from bench.metrics import METRICS, SHOWS_SPEED
 from bench.plan.stored import PREDICTED
 from bench.records import Check, Json, Result, Scalar, Status, fingerprint
 from bench.report.drawing.histogram import histogram
@@ -17,7 +17,7 @@ from bench.report.numbers.layout import Section
 from bench.report.numbers.memory import CAUSES, EXPLAINED, explained, is_training_step
 from bench.report.numbers.rates import Utilisation, above_words, all_rates, clock_wandered, cycles_words, rate_words, utilisation
 from bench.report.numbers.samples import taken
-from bench.report.numbers.summary import CYCLES, KERNELS, SAVED, SET_ASIDE, SHOWS_SPEED, TIME, CaseSummary
+from bench.report.numbers.summary import CYCLES, KERNELS, SAVED, SET_ASIDE, TIME, CaseSummary
 from bench.report.numbers.units import shorten
 
 SHOWN_REASON = 4000
