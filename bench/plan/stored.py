@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from bench.plan.moments import Target
 from bench.plan.predict import predict
 from bench.plan.spec import PlanError
-from bench.plan.terms import CAUSES
+from bench.plan.terms import CAUSES, PHASES
 from bench.records import Case, Json
 
 PREDICTED = "predicted"
@@ -26,10 +26,12 @@ class Stored:
     peak_bytes: int
     phase: str
     causes: Mapping[str, int]
+    phases: Mapping[str, int] = field(default_factory=dict)
+    """The highest of each phase; empty in rows of older versions."""
 
 
 def foretold_of(case: Case) -> dict[str, Json]:
-    """A condition for the row: peak, phase, bytes by cause and notes, or `refused` with the reason.
+    """A condition for the row: peak, phase, bytes by cause, the highest of each phase, and notes, or `refused` with the reason.
 
     Nothing for a case that the memory model does not speak of.
     """
@@ -42,8 +44,8 @@ def foretold_of(case: Case) -> dict[str, Json]:
         return {PREDICTED: {"refused": str(error)}}
     peak = found.peak
     causes: dict[str, Json] = dict(peak.by_category())
-    notes: list[Json] = list(found.notes)
-    return {PREDICTED: {"peak_bytes": peak.size_bytes, "phase": peak.phase, "moment": peak.name, "causes": causes, "notes": notes}}
+    told: dict[str, Json] = {"peak_bytes": peak.size_bytes, "phase": peak.phase, "moment": peak.name, "causes": causes}
+    return {PREDICTED: {**told, "phases": dict(found.by_phase()), "notes": list(found.notes)}}
 
 
 def stored(conditions: Mapping[str, Any]) -> Stored | None:
@@ -51,7 +53,13 @@ def stored(conditions: Mapping[str, Any]) -> Stored | None:
     kept = conditions.get(PREDICTED)
     if not isinstance(kept, Mapping) or not isinstance(kept.get("causes"), Mapping):
         return None
-    peak, phase, causes = kept.get("peak_bytes"), kept.get("phase"), kept["causes"]
-    if not isinstance(peak, int) or not isinstance(phase, str) or not all(isinstance(size, int) for size in causes.values()):
+    peak, phase, causes, phases = kept.get("peak_bytes"), kept.get("phase"), kept["causes"], kept.get("phases", {})
+    if not isinstance(peak, int) or not isinstance(phase, str) or not isinstance(phases, Mapping):
         return None
-    return Stored(peak, phase, {cause: causes[cause] for cause in CAUSES if cause in causes})
+    if not all(isinstance(size, int) for size in (*causes.values(), *phases.values())):
+        return None
+    return Stored(peak, phase, _in_order(causes, CAUSES), _in_order(phases, PHASES))
+
+
+def _in_order(sizes: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
+    return {name: sizes[name] for name in names if name in sizes}

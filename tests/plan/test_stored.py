@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.catalogue import load_catalogue
 from bench.plan import Target, model_named, predict
 from bench.plan.spec import DEFAULTS
-from bench.plan.stored import PREDICTED, foretold_of, stored
+from bench.plan.stored import PREDICTED, Stored, foretold_of, stored
 from bench.records import Case, Pass
 from bench.suite import expand, load_suite
 
@@ -31,6 +31,14 @@ def test_what_is_stored_is_the_prediction_and_is_read_again_from_json() -> None:
     assert (found.peak_bytes, found.phase) == (prediction.peak_bytes, prediction.peak.phase)
     assert dict(found.causes) == prediction.peak.by_category()
     assert sum(found.causes.values()) == found.peak_bytes
+    assert found.phases == prediction.by_phase()
+    assert max(found.phases.values()) == found.peak_bytes
+
+
+def test_a_row_of_an_older_version_has_no_phases_and_its_prediction_is_read_all_the_same() -> None:
+    kept = {PREDICTED: {"peak_bytes": 7, "phase": "loss", "causes": {"loss": 7}}}
+    assert stored(kept) == Stored(7, "loss", {"loss": 7}, {})
+    assert stored({PREDICTED: {**kept[PREDICTED], "phases": {"loss": "much"}}}) is None
 
 
 def test_a_step_on_the_host_is_predicted_without_the_kernels_of_cuda() -> None:

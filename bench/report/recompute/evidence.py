@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 EXACT = 2**53
 """Below it a float holds every whole number."""
+SHARED = ("shared_out", "kept_whole")
+"""What of the model each rank has a part of, and what it has whole."""
 _COUNTED = ("discarded_trials", "allocator_retries_while_sampling")
 """Told as whole numbers, and only above zero."""
 
@@ -49,6 +51,7 @@ def told_conditions(result: Result) -> dict[str, Json]:
         told["same_sm_share"] = 0
     if given.get(PREDICTED) is not None:
         told[PREDICTED] = _prediction(stored(given))
+    told |= {name: given[name] for name in SHARED if isinstance(given.get(name), str)}
     processes = given.get("busy_processes")
     if isinstance(processes, list):
         names = (str(entry.get("name", "?")) if isinstance(entry, dict) else str(entry) for entry in processes)
@@ -63,7 +66,10 @@ def told_conditions(result: Result) -> dict[str, Json]:
 
 def _prediction(found: Stored | None) -> Json:
     """What a row keeps of the prediction of its peak; nothing of one that the memory model refused."""
-    return {"peak_bytes": found.peak_bytes, "phase": found.phase, "causes": dict(found.causes)} if found else {}
+    if found is None:
+        return {}
+    told: dict[str, Json] = {"peak_bytes": found.peak_bytes, "phase": found.phase, "causes": dict(found.causes)}
+    return {**told, "phases": dict(found.phases)} if found.phases else told
 
 
 def _rounded(share: Json) -> float:
