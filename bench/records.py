@@ -20,8 +20,15 @@ from typing import Any, TypeVar
 RECORD_VERSION = 1
 """Raised when the meaning of a stored record changes."""
 
-METHOD_VERSION = 1
-"""Raised when the way of measuring changes, so that old and new numbers never share a series."""
+METHOD_VERSION = 2
+"""Raised when the way of measuring changes, so that old and new numbers never share a series.
+
+1: the device was kept busy for at most 5 ms until the host had enqueued a call. 2: for at most 20 ms, so that calls which enqueue
+for longer than 5 ms are timed without launch gaps too.
+"""
+
+NO_METHOD_OF_OURS = 0
+"""The version in rows that another tool measured, or an audit: they are never held against what suites measured."""
 
 Scalar = str | int | float | bool | None
 Json = Any

@@ -359,7 +359,8 @@ def test_a_short_history_is_still_learning_and_memory_has_one_as_well(bench: Ben
 
 def test_series_of_one_name_say_by_which_method_and_on_what_they_were_measured(bench: Bench, tmp_path: Path) -> None:
     path = tmp_path / "ways.db"
-    for place, way in enumerate(({}, {"method_version": 2}, {"environment": Environment(hard=H200, soft={})})):
+    first = {"method_version": 1}
+    for place, way in enumerate((first, {"method_version": 2}, first | {"environment": Environment(hard=H200, soft={})})):
         stored(path, f"way {place}", five(**way), CASES[:1])
     listed = bench("history", "--metric", "time_s", "--db", path).out
     for words in ("eager method 1 Test CPU", "eager method 2 Test CPU", "eager method 1 device=cuda NVIDIA H200"):

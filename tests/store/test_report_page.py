@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bench.errors import StoreError
-from bench.records import Cost, Result, Run, Status
+from bench.records import METHOD_VERSION, Cost, Result, Run, Status
 from bench.report import render_page
 from bench.store import Store
 from bench.store.page_data import BEGINNING, NoPage, read_page_data
@@ -79,7 +79,8 @@ def test_rows_come_with_their_case_medians_hardware_and_source(store: Store, mai
     assert told.environment == first.environment
     assert told.measurement("time_s").samples == (pytest.approx(1.0201e-3, rel=1e-12),)  # type: ignore[union-attr]
     assert "median of 3 samples" in told.measurement("time_s").note  # type: ignore[union-attr,operator]
-    assert (told.cost, told.proof.verdict, told.command, told.method_version) == (first.cost, "proved", first.command, 1)  # type: ignore[union-attr]
+    assert (told.cost, told.proof.verdict, told.command) == (first.cost, "proved", first.command)  # type: ignore[union-attr]
+    assert told.method_version == METHOD_VERSION
     assert (found["row-oom"].status, found["row-oom"].reason) == (Status.OOM, "no memory left")
     assert told.conditions["gpu_uuid"] == GPU
     source = told.conditions["source"]

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from bench import __version__
 from bench.metrics import METRICS
-from bench.records import METHOD_VERSION, Result, Run, Status
+from bench.records import Result, Run, Status
 from bench.report.answers.against import SYMBOLS, with_trials
 from bench.report.answers.readings import ratio_words, value_words
 from bench.report.drawing import figures
@@ -27,6 +27,7 @@ from bench.report.outputs.thin import thin
 from bench.report.recompute.island import as_element, island
 from bench.report.recompute.stated import Marks
 from bench.report.recompute.told import run_words, scope_ids
+from bench.report.trust.method import measured_by
 from bench.report.views.panels import Room
 from bench.report.views.rows import Depth
 from bench.report.views.runs import run_view
@@ -84,7 +85,7 @@ def _templates() -> Templates:
         larger_error=findings.LARGER_ERROR, other_error=findings.OTHER_ERROR, least_other_error=findings.LEAST_OTHER_ERROR,
         dash_arrays=figures.DASH_ARRAYS, marker_paths=MARKER_PATHS,
         shown_readings=SHOWN_READINGS, shown_advice=SHOWN_ADVICE, vs_symbols=SYMBOLS, with_trials=with_trials, why_chars=WHY_CHARS,
-        version=__version__, method_version=METHOD_VERSION, metrics=METRICS,
+        version=__version__, metrics=METRICS,
     )  # fmt: skip
     return made
 
@@ -152,6 +153,7 @@ def _written(
         ),
         "now": now,
         "written_by": written_by,
+        "measured_by": measured_by(cases),
         "depth": depth,
         "css": static("page.css"),
         "script": script,

@@ -1,11 +1,11 @@
-"""How a run was measured and judged, in fifteen lines with its own parameters."""
+"""How a run was measured and judged, in fifteen lines with its own parameters, and by which versions of the measuring method."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from bench.judge import thresholds
-from bench.records import Json, Run, Scalar
+from bench.records import NO_METHOD_OF_OURS, Json, Run, Scalar
 from bench.report.numbers import units
 from bench.report.numbers.summary import CaseSummary
 
@@ -62,6 +62,12 @@ def method(run: Run, cases: Sequence[CaseSummary]) -> tuple[str, ...]:
         f" where neither side varies, by more than {units.size(thresholds.EXACT_RESOLUTION)}.",
         "Limits: a trial that meets heat or a power brake is measured again; more than the data sheet allows is invalid.",
     )
+
+
+def measured_by(cases: Iterable[CaseSummary]) -> str:
+    """The versions of the method that the rows were measured by, whatever this code's is; nothing where all are other tools'."""
+    found = sorted({row.method_version for case in cases for row in case.counted} - {NO_METHOD_OF_OURS})
+    return f"measuring method{'s' if len(found) > 1 else ''} {' and '.join(map(str, found))}" if found else ""
 
 
 def _each(cases: Sequence[CaseSummary], axis: str, words: Mapping[str, str]) -> str:
