@@ -29,8 +29,18 @@ UNKNOWN_WORKSPACES: Mapping[str, str] = {
 
 def predict(case_params: Mapping[str, Any], subject: Mapping[str, str], target: Target | None = None) -> Prediction:
     """Of a case of the workload `train_step`, from its parameters (and `world_size`) and what fills its slots. Raises PlanError."""
+    return predict_step(*specs(case_params, subject), target)
+
+
+def model_of(case_params: Mapping[str, Any]) -> ModelSpec:
+    """What such a case trains. Raises PlanError, and TypeError where a size is missing."""
     sizes = {field.name: case_params[field.name] for field in fields(ModelSpec) if field.name in case_params}
-    model = ModelSpec(**{"name": str(case_params.get("model") or "model"), **sizes})
+    return ModelSpec(**{"name": str(case_params.get("model") or "model"), **sizes})
+
+
+def specs(case_params: Mapping[str, Any], subject: Mapping[str, str]) -> tuple[ModelSpec, TrainSpec]:
+    """The same, and how. Raises them as well."""
+    model = model_of(case_params)
     known = {field.name for field in fields(TrainSpec)}
     said = {name: value for name, value in case_params.items() if name in known and value is not None}
     if case_params.get("zero_options", "defaults") != "defaults":
@@ -43,7 +53,7 @@ def predict(case_params: Mapping[str, Any], subject: Mapping[str, str], target: 
     unknown = sorted(set(subject) - known)
     if unknown:
         raise PlanError(f"the memory model knows no slot {', '.join(unknown)}")
-    return predict_step(model, TrainSpec(**{**said, **subject}), target)
+    return model, TrainSpec(**{**said, **subject})
 
 
 def predict_step(model: ModelSpec, train: TrainSpec, target: Target | None = None) -> Prediction:

@@ -1,38 +1,86 @@
-"""The memory model's prediction beside a measured peak: by cause, as the row stored it before it ran, else by today's formulas."""
+"""The memory model's prediction beside a measured peak, by cause and phase: as the row stored it, else by today's formulas."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from bench.plan.predict import predict
 from bench.plan.spec import PlanError
-from bench.plan.stored import PREDICTED, stored
+from bench.plan.stored import PREDICTED, TARGETS, WORKLOAD, Stored, stored
+from bench.plan.terms import Prediction
 from bench.report.numbers import units
 from bench.report.numbers.memory import LARGEST, by_cause
 from bench.report.numbers.summary import TOTAL, CaseSummary
 
 LEAST_OFF = 0.0005
 """What is nearer than this is told as that."""
+MEASURED_AS: Mapping[str, tuple[str, ...]] = {
+    "forward": ("forward", "loss"),
+    "backward": ("backward",),
+    "optimizer": ("optimizer",),
+}
+"""Phase of a measured step to the phases of a predicted one that it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """Predicted peaks of one rank's step, of the rank that needs most."""
+
+    peak_bytes: float
+    phases: Mapping[str, float]
+    """By phase of a measured step."""
+    before: bool
+    """Whether the row stored them before it ran; else they are by today's formulas."""
 
 
 def predicted_causes(case: CaseSummary) -> dict[str, float]:
     """Bytes by cause at the predicted peak; empty where there is no prediction."""
-    found = _stored(case)
-    return {cause: float(size) for cause, size in (_computed(case) if found is None else found).items() if 0 < size < LARGEST}
+    told, found = _stored(case)
+    if not told:
+        computed = _computed(case) if case.case.device == "cuda" else None
+        causes = computed.peak.by_category() if computed else {}
+    else:
+        causes = dict(found.causes) if found else {}
+    return {cause: float(size) for cause, size in causes.items() if 0 < size < LARGEST}
 
 
-def _stored(case: CaseSummary) -> dict[str, int] | None:
-    """What a row keeps, nothing where the model refused; None where no row keeps anything."""
+def predicted_phases(case: CaseSummary) -> Foretold | None:
+    """None where there is no prediction. Rows of older versions stored none of phases: then all of it is by today's formulas."""
+    told, found = _stored(case)
+    if told and found is None:
+        return None
+    if found is not None and found.phases:
+        return Foretold(found.peak_bytes, _as_measured(found.phases), before=True)
+    computed = _computed(case)
+    return Foretold(computed.peak_bytes, _as_measured(computed.by_phase()), before=False) if computed else None
+
+
+def _as_measured(phases: Mapping[str, int]) -> dict[str, float]:
+    found = {name: [phases[own] for own in parts if own in phases] for name, parts in MEASURED_AS.items()}
+    return {name: float(max(sizes)) for name, sizes in found.items() if sizes}
+
+
+def _stored(case: CaseSummary) -> tuple[bool, Stored | None]:
+    """Whether a row keeps a prediction, and what it is: None of one that the model refused."""
     kept = [result for result in case.counted if PREDICTED in result.conditions]
-    told = next((found for result in kept if (found := stored(result.conditions)) is not None), None)
-    return dict(told.causes) if told else {} if kept else None
+    return bool(kept), next((found for result in kept if (found := stored(result.conditions)) is not None), None)
 
 
-def _computed(case: CaseSummary) -> dict[str, int]:
-    if case.case.workload != "train_step" or case.case.device != "cuda":
-        return {}
+def _computed(case: CaseSummary) -> Prediction | None:
+    target = TARGETS.get(case.case.device)
+    if case.case.workload != WORKLOAD or target is None:
+        return None
     try:
-        return dict(predict(case.case.params, case.case.subject).peak.by_category())
+        return predict({**case.case.params, "world_size": case.case.world_size}, case.case.subject, target)
     except (PlanError, TypeError, ValueError):
-        return {}  # TypeError, ValueError: an imported row may lack sizes, or hold what is none
+        return None  # TypeError, ValueError: an imported row may lack sizes, or hold what is none
+
+
+def off_words(predicted: float, measured: float) -> str:
+    """How far a prediction is off: `+2.7 %`, `within 0.05 %`."""
+    share = predicted / measured - 1
+    return f"{share:+.1%}".replace("%", " %") if abs(share) >= LEAST_OFF else f"within {LEAST_OFF * 100:g} %"
 
 
 def prediction_words(case: CaseSummary) -> str:
@@ -41,7 +89,5 @@ def prediction_words(case: CaseSummary) -> str:
     total = measured.median if measured else sum(by_cause(case).values())
     if not predicted or not total:
         return ""
-    when = "predicted by today's formulas" if _stored(case) is None else "predicted before it ran"
-    share = predicted / total - 1
-    off = f"{share:+.1%}".replace("%", " %") if abs(share) >= LEAST_OFF else f"within {LEAST_OFF * 100:g} %"
-    return f"{case.label}: {units.size(predicted)} {when}, {units.size(total)} measured, {off}"
+    when = "predicted before it ran" if _stored(case)[0] else "predicted by today's formulas"
+    return f"{case.label}: {units.size(predicted)} {when}, {units.size(total)} measured, {off_words(predicted, total)}"

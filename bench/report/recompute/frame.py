@@ -68,7 +68,8 @@ def frame(text: str, own: Language | None) -> Framed:
     for place, (here, there) in enumerate(zip_longest(drawn, redrawn, fillvalue=""), 1):
         found = differences_of(_inside(here), _inside(there))
         differences += [(CHARTS, f"chart {place}, {where}", printed, computed) for where, printed, computed in found]
-    differences += [(HIDDEN, *one) for one in differences_of(dress, dressed)]
+    # Words that an older page lacks have bars that it lacks as well.
+    differences += [(HIDDEN, *one) for one in differences_of(dress, dressed) if one[1] or not added]
     rows = list(zip_longest(_below(text), _below(again), fillvalue=NOTHING_BELOW))
     # Pages of older versions that travel light do not tell commands in their data, and none tells those of rows that were set aside.
     held = [(here, there) for here, there in rows if there[-1] not in ("", NO_COMMAND)]

@@ -25,10 +25,12 @@ from bench.records import Cost, Environment, Json, Result, Run, canonical_json, 
 from bench.report.numbers.findings import FINDINGS, other_numbers
 from bench.report.numbers.layout import sections
 from bench.report.numbers.samples import taken
+from bench.report.numbers.sharded import TOLD as TOLD_OF_SHARDED
+from bench.report.numbers.sharded import shares_steps
 from bench.report.numbers.summary import CYCLES, KERNELS, PEAK, PHASES, SAVED, TIME, TOTAL, CaseSummary, belongs_to_canary, gpu_of
 from bench.report.numbers.units import shorten
 from bench.report.recompute.evidence import told_checks, told_conditions, told_number
-from bench.report.views.ranks import COLUMNS as RANK_METRICS
+from bench.report.views.ranks import TOLD as RANK_METRICS
 from bench.report.views.ranks import rank_medians
 from bench.report.views.rows import Depth
 
@@ -108,7 +110,7 @@ def command_of(case: CaseSummary) -> str | None:
 def metrics_told(cases: Sequence[CaseSummary], *, full: bool) -> tuple[str, ...]:
     """The metrics of the data, in their order."""
     there = {name for case in cases for name in case.values}.difference(METRICS)
-    more = WITH_FEW_CASES if full else ()
+    more = WITH_FEW_CASES if full else TOLD_OF_SHARDED if shares_steps(cases) else ()
     return (*METRICS, *(name for name in dict.fromkeys((*WHERE_MEASURED, *more)) if name in there))
 
 

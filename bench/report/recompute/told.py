@@ -36,10 +36,14 @@ KINDS_OF_TABLES = {
     "steps": "steps of ladders, and parts left out",
     "stability": "stability",
     "ranks": "ranks",
+    "scaling": "scaling over ranks",
+    "stages": "stages by size of the model",
+    "planned": "predictions by phase",
     "": "errors",
 }
 """A table's kind to what its lines are counted among."""
-
+ADDED = frozenset({"scaling", "stages", "planned"})
+"""Kinds that pages of older versions lack, so that a page is only told to lack them."""
 
 _CAUSES = frozenset(f"peak_{cause}_bytes" for cause in CAUSES)
 
@@ -213,16 +217,16 @@ def _score(score: Score) -> str:
 
 
 def _of_table(table: Table) -> Iterator[Said]:
-    what = KINDS_OF_TABLES[table.kind]
-    yield Said(what, table.title)
+    what, required = KINDS_OF_TABLES[table.kind], table.kind not in ADDED
+    yield Said(what, table.title, required)
     if table.lines:
-        yield Said(HEADS, " ".join(head.text for head in table.heads))
+        yield Said(HEADS, " ".join(head.text for head in table.heads), required)
     if table.svg:
-        yield Said(what, drawn_words(table.svg))
+        yield Said(what, drawn_words(table.svg), required)
     for line in table.lines:
-        yield Said(what, " ".join(map(_cell, line)))
+        yield Said(what, " ".join(map(_cell, line)), required)
     for text in table.words:
-        yield Said(what, text)
+        yield Said(what, text, required)
 
 
 def _cell(cell: Cell) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from bench import stats
 from bench.metrics import COLLECTIVES, METRICS, SHOWS_SPEED
@@ -10,7 +11,9 @@ from bench.records import Result, Status
 from bench.report.drawing.figures import TITLES
 from bench.report.numbers import units
 from bench.report.numbers.layout import Facet, Section
-from bench.report.numbers.summary import TIME, CaseSummary
+from bench.report.numbers.predicted import Foretold, off_words, predicted_phases
+from bench.report.numbers.sharded import CAUSE_PEAKS, PHASE_PEAKS
+from bench.report.numbers.summary import TIME, TOTAL, CaseSummary
 from bench.report.views.tables import Cell, Head, Table
 
 SCOPE = "rank:"
@@ -21,12 +24,27 @@ COLUMNS = (
     "host_resident_bytes", "host_pinned_bytes", "state_host_bytes", "disk_bytes",
 )  # fmt: skip
 """What decides, and what sharding spreads over ranks; each only where it was measured."""
+TOLD = (*COLUMNS, *CAUSE_PEAKS)
+"""What a page's data hold of each rank: the causes of its peak as well, by which stages are told apart."""
+UNUSED = frozenset(f"{kind}_bytes" for kind in COLLECTIVES)
+"""Not told where no rank puts a byte into it."""
 MOST_LINES = 64
+BESIDE_PLAN = "Below a peak: how far the plan's, made before it ran and of the rank that needs most, is above or below it."
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    label: str
+    link: str | None
+    rank: int
+    values: Mapping[str, float]
+    notes: Mapping[str, str]
+    """Metric to what stands below its number."""
 
 
 def rank_table(section: Section, facet: Facet, row_ids: Mapping[tuple[str, str], str]) -> Table | None:
     """At the largest size of each subject that ran on several ranks; None where none did."""
-    lines: list[tuple[str, str | None, str, dict[str, float]]] = []
+    lines: list[_Line] = []
     uneven = []
     for label in facet.labels:
         case = next((cell for cell in reversed(facet.row(label)) if cell.usable and by_rank(cell)), None)
@@ -35,20 +53,34 @@ def rank_table(section: Section, facet: Facet, row_ids: Mapping[tuple[str, str],
         ranks = by_rank(case)
         at = _at(section, case)
         link = row_ids.get((case.case.key, case.arm))
-        lines += [(f"{label}{at}", link, f"rank {rank}", own) for rank, own in ranks.items()]
+        foretold = predicted_phases(case)
+        lines += [_Line(f"{label}{at}", link, rank, own, _beside(foretold, own)) for rank, own in ranks.items()]
         uneven += [*_shared_out(label, case), *_uneven(label, ranks)]
     if not lines:
         return None
-    shown = [name for name in COLUMNS if any(name in own for *_, own in lines)]
-    most = {name: max(own.get(name, 0.0) for *_, own in lines) for name in shown}
+    shown = [name for name in COLUMNS if any(name in line.values and (line.values[name] or name not in UNUSED) for line in lines)]
+    most = {name: max(line.values.get(name, 0.0) for line in lines) for name in shown}
     heads = (Head("subject"), Head("rank"), *(_head(name) for name in shown))
     made = tuple(
-        (Cell(label, link=link), Cell(rank), *(_cell(own.get(name), name, most[name]) for name in shown))
-        for label, link, rank, own in lines[:MOST_LINES]
+        (Cell(line.label, link=line.link), Cell(f"rank {line.rank}"), *(_cell(line, name, most[name]) for name in shown))
+        for line in lines[:MOST_LINES]
     )
     more = (f"The first {MOST_LINES} of {len(lines)} lines.",) if len(lines) > MOST_LINES else ()
+    told = (BESIDE_PLAN,) if any(line.notes for line in lines) else ()
     caption = "Medians over trials. A call lasts as long as its slowest rank. Bars begin at zero; shorter is better."
-    return Table("Rank by rank", caption, heads, made, words=(*uneven, *more), kind="ranks")
+    return Table("Rank by rank", caption, heads, made, words=(*told, *uneven, *more), kind="ranks")
+
+
+def _beside(foretold: Foretold | None, own: Mapping[str, float]) -> dict[str, str]:
+    """How far the prediction is off that was made before the row ran; nothing where rows keep none of phases."""
+    if foretold is None or not foretold.before:
+        return {}
+    sizes = {metric: foretold.phases.get(phase) for metric, phase in PHASE_PEAKS.items()} | {TOTAL: foretold.peak_bytes}
+    return {
+        metric: f"plan {off_words(size, own[metric])}"
+        for metric, size in sizes.items()
+        if size is not None and own.get(metric, 0.0) > 0
+    }
 
 
 def _head(name: str) -> Head:
@@ -69,6 +101,14 @@ def by_rank(case: CaseSummary) -> dict[int, dict[str, float]]:
             for name, value in own.items():
                 found.setdefault(rank, {}).setdefault(name, []).append(value)
     return {rank: {name: stats.median(values) for name, values in own.items()} for rank, own in sorted(found.items())}
+
+
+def fullest(case: CaseSummary) -> dict[str, float]:
+    """Metric to median on the rank whose peak is the highest; those of the trial where the case ran on one."""
+    ranks = by_rank(case)
+    if not ranks:
+        return {name: value.median for name, value in case.values.items()}
+    return max(ranks.values(), key=lambda own: own.get(TOTAL, 0.0))
 
 
 def rank_medians(case: CaseSummary, result: Result) -> dict[int, dict[str, float]]:
@@ -104,7 +144,9 @@ def _uneven(label: str, ranks: Mapping[int, Mapping[str, float]]) -> list[str]:
     return [f"{label}: {', '.join(words[:2])}."] if words else []
 
 
-def _cell(value: float | None, name: str, most: float) -> Cell:
+def _cell(line: _Line, name: str, most: float) -> Cell:
+    value = line.values.get(name)
     if value is None:
         return Cell("–", tint="none")
-    return Cell(units.in_unit(value, units.metric_unit(name)), share=value / most if most > 0 and value >= 0 else None)
+    share = value / most if most > 0 and value >= 0 else None
+    return Cell(units.in_unit(value, units.metric_unit(name)), line.notes.get(name, ""), share=share)

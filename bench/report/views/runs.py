@@ -45,6 +45,7 @@ from bench.report.views.panels import Panel, Room, lying_together, nowhere, pane
 from bench.report.views.ranks import rank_table
 from bench.report.views.rows import Depth, Row, table_rows
 from bench.report.views.scorecard import Score, scorecard
+from bench.report.views.sharing import sharing_tables
 from bench.report.views.stability import stability
 from bench.report.views.steps import step_tables
 from bench.report.views.tables import Table
@@ -119,7 +120,7 @@ class SectionView:
     advice: tuple[Advice, ...] = ()
     scores: tuple[Score, ...] = ()
     tables: tuple[Table, ...] = ()
-    """Views of the whole section: which techniques go together."""
+    """Views of the whole section: which techniques go together, and what sharing a step comes to."""
 
     @property
     def memory(self) -> str:
@@ -238,7 +239,7 @@ def _section_view(section: Section, ident: str, rows: Sequence[Row], room: Room,
         verdicts,
         tuple(_advice(section, verdicts)),
         scorecard(section, verdicts),
-        together,
+        (*together, *sharing_tables(section, row_ids)),
     )
 
 
