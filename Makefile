@@ -43,6 +43,8 @@ EXAMPLES ?= attention:attention \
     sharding:zero,zero_vs_fsdp,offload_step,largest_model,collectives
 PUBLISHED ?= results/published
 PAGES ?= reports/published
+# Pages that hold the tables of `bench guide`, of the rows that this repository publishes.
+GUIDES ?= $(if $(filter results/published,$(PUBLISHED)),README.md README.zh-TW.md)
 PYTEST_ARGS ?=
 SPEED ?=
 
@@ -159,6 +161,7 @@ report: $(READY)
 	# 1: some claims are not reproduced; 3: no row here speaks of any.
 	said=0; $(PYTHON) -m bench claims --published $(PUBLISHED) --format html -o $(PAGES)/claims.html || said=$$?
 	case $$said in 0|1|3) ;; *) exit $$said ;; esac
+	if [ -n "$(GUIDES)" ]; then $(PYTHON) -m bench guide --published $(PUBLISHED) $(GUIDES:%=--write %); fi
 	bytes=$$(find $(PUBLISHED) $(PAGES) -type f -exec cat {} + | wc -c)
 	if [ "$$bytes" -gt 3145728 ]; then echo "$(PUBLISHED) and $(PAGES) hold $$bytes bytes, above 3 MiB: leave a page out (EXAMPLES=...)" >&2; exit 2; fi
 	if [ -e results/bench.db ] || [ -n "$${BENCH_DB:-}" ]; then $(PYTHON) -m bench report; fi

@@ -6,11 +6,13 @@ configuration or internal error · 3 could not judge, or no row is ok · 130 int
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
@@ -23,6 +25,8 @@ OK = 0
 USAGE = 2
 INTERRUPTED = 130
 PIPE_CLOSED = 141
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says where a disk, a quota or the limit on a file's size takes no more."""
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("bench.cli.run:run", "Measure suites: the plan first, then progress, then a summary."),
@@ -44,6 +48,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "audit": ("bench.cli.audit:audit", "Run your own training script for some steps: what is really on, and what to switch on."),
     "plan": ("bench.cli.plan:plan", "What a training step will need of a GPU's memory, and what fits."),
+    "guide": ("bench.cli.guide:guide", "What to switch on at each length, and what fits on each GPU: measured, else predicted."),
     "selftest": ("bench.cli.selftest:selftest", "Prove our own numbers: known lengths, known bytes, other timers."),
     "doctor": ("bench.cli.doctor:doctor", "Is this machine fit to measure, and what to do where it is not."),
     "db": ("bench.cli.database:db", "Check, upgrade, export, publish, import, merge and thin out the results database."),
@@ -54,6 +59,15 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 
 class _PipeClosed(Exception):
     """Not an OSError: click would turn that into exit code 1, which means `worse` here."""
+
+
+@contextmanager
+def _our_codes() -> Iterator[None]:
+    """A pipe that was closed under us, past click."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _PipeClosed from error
 
 
 class _Commands(click.Group):
@@ -81,11 +95,16 @@ class _Commands(click.Group):
             raise click.UsageError(f"No such command {word!r}.{hint} Commands: {', '.join(COMMANDS)}.", ctx)
         return super().resolve_command(ctx, args)
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        # `bench --help` and `bench --version` print from in here.
+        with _our_codes():
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _our_codes():
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise _PipeClosed from error
 
 
 @click.group(
@@ -119,13 +138,22 @@ def _open_what_is_closed() -> None:
 
 
 def _swallow_output() -> None:
-    # Python flushes stdout once more at its end and would complain about the closed pipe then.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    """What could not be written must not be tried once more: Python flushes at its end, complains, and exits with 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
 
 
 def _answer(arguments: Sequence[str] | None) -> int:
+    from bench.cli.terminal import standard_output
+
     code = cli.main(args=None if arguments is None else list(arguments), prog_name="bench", standalone_mode=False)
-    sys.stdout.flush()
+    with standard_output():
+        pass
     return code if isinstance(code, int) else OK
 
 
@@ -136,6 +164,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_what_is_closed()
     speak_any_locale()
     try:
+        return _code(arguments)
+    except BrokenPipeError:
+        return PIPE_CLOSED
+    except OSError:
+        # Not even stderr takes the message. Python's own 1 would mean `worse`.
+        return USAGE
+    finally:
+        _swallow_output()
+
+
+def _code(arguments: Sequence[str] | None) -> int:
+    """The exit code, with whatever happened told on stderr. Raises OSError where that takes nothing."""
+    try:
         return _answer(arguments)
     except BenchError as error:
         _say(str(error))
@@ -145,9 +186,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say("interrupted")
         return INTERRUPTED
     except (BrokenPipeError, _PipeClosed):
-        _swallow_output()
         return PIPE_CLOSED
-    except Exception:  # noqa: BLE001 - the entry point: whatever is left is our own fault, shown whole, and must exit with 2
+    except Exception as error:  # noqa: BLE001 - the entry point: whatever is left is told, and must exit with 2
+        if isinstance(error, OSError) and error.errno in FULL:
+            where = f" to {error.filename}" if error.filename else ""
+            _say(f"nothing more can be written{where} ({error.strerror}): free some space, or write elsewhere")
+            return USAGE
         _say(traceback.format_exc().rstrip())
         _say("this is a bug in bench: please report the lines above with the command")
     return USAGE

@@ -1,0 +1,140 @@
+"""`bench guide`: what to switch on by length and what fits by memory, measured where there are rows and predicted where there are none."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bench.cli.options import database_option, json_option
+from bench.cli.speech import language_option
+from bench.cli.terminal import note, say, say_json
+from bench.errors import SelectionError, StoreError
+from bench.lang import LANGUAGES, language, speaking, spoken
+
+if TYPE_CHECKING:
+    from bench.report.answers.by_length import Lengths
+    from bench.report.answers.by_memory import Cards
+    from bench.report.answers.trained import Step, Trained
+
+MODELS = ("llama-3-8b", "llama-3.2-1b")
+"""The first is told by length, all by memory."""
+LENGTHS = (2048, 8192, 32768, 65536)
+CARDS_LENGTH = 8192
+
+
+@click.command()
+@click.option(
+    "--published", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Rows of these published files (results/published) instead of a database's.",
+)  # fmt: skip
+@click.option(
+    "--gpu", metavar="NAME", default="h200", show_default=True, help="The GPU whose rows count, as `bench plan` calls it."
+)
+@click.option(
+    "--write", multiple=True, metavar="PAGE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Put the tables between the marks of this page; one called NAME.zh-TW.md gets them in that language. Can be repeated.",
+)  # fmt: skip
+@language_option
+@database_option
+@json_option
+def guide(published: Path | None, gpu: str, write: tuple[Path, ...], database: str, as_json: bool) -> int:
+    """What should I switch on to train an 8B model at 2k to 64k tokens, and what fits on 24, 48, 80 and 141 GB?
+
+    Markdown. A cell is measured, with its number of trials and its run, or it is predicted by the memory model and marked so.
+
+    \b
+    bench guide --published results/published
+    bench guide --gpu h100 --db results/bench.db
+    """
+    with _rows(published, database) as location:
+        lengths, cards = _tables(location, gpu)
+    if as_json:
+        from bench.report.outputs.guide_data import guide_data
+
+        say_json(guide_data(lengths, cards))
+    for page in write:
+        _write(page, lengths, cards)
+        note(f"tables: {page}")
+    if not write and not as_json:
+        own = spoken()
+        say(_told(lengths, cards, None if own is None else own.name).rstrip("\n"))
+    return 0
+
+
+def _write(page: Path, lengths: Lengths, cards: Cards) -> None:
+    from bench.report.outputs.guide import write_into
+
+    write_into(page, _told(lengths, cards, next((name for name in LANGUAGES if page.name.endswith(f".{name}.md")), None)))
+
+
+def _told(lengths: Lengths, cards: Cards, name: str | None) -> str:
+    """Both tables in the language that is called so, in English for None: with the words of plans, which `--lang` has for them alone."""
+    from bench.report.outputs.guide import guide as told
+
+    with speaking(None if name is None else language(name, plan=True)):
+        return told(lengths, cards)
+
+
+@contextmanager
+def _rows(published: Path | None, database: str) -> Iterator[str]:
+    """Where the rows lie: the database, or one in its stead that holds the published training steps."""
+    if published is None:
+        yield database
+        return
+    from bench.store import Store
+
+    files = sorted(path for path in published.rglob("*.jsonl.?z") if _has_steps(path))
+    if not files:
+        raise SelectionError(f"{published} holds no published training steps (*.jsonl.xz)")
+    with tempfile.TemporaryDirectory(prefix="stepbench-guide-") as folder:
+        path = Path(folder) / "published.db"
+        with Store.open(path) as store:
+            for file in files:
+                store.import_file(file)
+        yield str(path)
+
+
+def _has_steps(path: Path) -> bool:
+    """Told by the summary beside it, which is read in no time; without one it is taken to have some."""
+    from bench.plan.stored import WORKLOAD
+
+    summary = path.with_name(f"{path.name.partition('.')[0]}.summary.json.gz")
+    if not summary.is_file():
+        return True
+    return any(row["case"]["workload"] == WORKLOAD for row in json.loads(gzip.decompress(summary.read_bytes())))
+
+
+def _tables(database: str, gpu: str) -> tuple[Lengths, Cards]:
+    from bench.report.answers.by_length import by_length
+    from bench.report.answers.by_memory import by_memory
+    from bench.store.steps import measured_steps
+
+    found, steps = _trained(database, gpu), measured_steps(database)
+    return by_length(MODELS[0], gpu, LENGTHS, found, steps), by_memory(MODELS, CARDS_LENGTH, gpu, found, steps)
+
+
+def _trained(database: str, gpu: str) -> dict[Step, Trained]:
+    """Of all runs of training steps on that GPU. Raises StoreError for a database that cannot be read."""
+    from bench.plan.costs import same_gpu
+    from bench.plan.stored import WORKLOAD
+    from bench.report.answers.trained import TIME, TOTAL, trained
+    from bench.report.numbers.summary import summarize
+    from bench.store import Store
+
+    try:
+        store = Store.open(database, create=False, read_only=True)
+    except StoreError as error:
+        raise StoreError(f"{error}\nWithout a database of one's own: bench guide --published results/published") from error
+    with store:
+        runs = [run for run in store.runs() if run.suite_data.get("workload") == WORKLOAD]
+        steps = [(run, case) for run in runs for case in summarize(run, store.results([run.id], metrics=[TIME, TOTAL]))]
+    return trained(
+        (run, case) for run, case in steps if case.counted and same_gpu(gpu, str(case.counted[0].environment.hard.get("gpu_model")))
+    )

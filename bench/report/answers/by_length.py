@@ -1,0 +1,139 @@
+"""What to switch on to train a model at several lengths on one GPU: ways that are measured there, and what is predicted of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from bench.plan.costs import MeasuredStep
+from bench.plan.devices import gpu_named
+from bench.plan.fits import Choice, choices
+from bench.plan.moments import Target
+from bench.plan.predict import peak_bytes
+from bench.plan.rounding import needed_bytes
+from bench.plan.spec import PlanError, TrainSpec, model_named
+from bench.report.answers.trained import Step, Trained, way_of
+
+FLASH: Mapping[str, str] = MappingProxyType({"attention": "sdpa_flash", "optimizer": "adamw_fused"})
+LIGER: Mapping[str, str] = MappingProxyType(
+    {**FLASH, "rms_norm": "liger", "rope": "liger", "swiglu": "liger", "linear_cross_entropy": "liger"}
+)
+CHECKPOINTED: Mapping[str, str] = MappingProxyType({**LIGER, "checkpointing": "full"})
+EIGHT_BIT: Mapping[str, str] = MappingProxyType({**CHECKPOINTED, "optimizer": "adamw8bit_bnb"})
+COMPILED: Mapping[str, str] = MappingProxyType({**FLASH, "linear_cross_entropy": "chunked", "compile": "layer"})
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One line of the table: what it is called, and what fills its slots."""
+
+    name: str
+    slots: Mapping[str, str]
+    where_measured: bool = False
+    """Whether it is told only where some length of it was measured."""
+
+    @property
+    def all_weights(self) -> bool:
+        """Whether the model's own weights learn."""
+        return self.slots.get("adaptation", "full") == "full"
+
+
+WAYS: Sequence[Way] = (
+    Way("transformers as it comes", {}),
+    Way("FlashAttention, fused AdamW", FLASH),
+    Way("fused kernels", LIGER),
+    Way("fused kernels, FlashAttention-4", {**LIGER, "attention": "flash_attn4"}, where_measured=True),
+    Way("compiled layers", COMPILED, where_measured=True),
+    Way("compiled layers, float8", {**COMPILED, "linear": "float8_training_tensorwise"}, where_measured=True),
+    Way("fused kernels, full checkpointing", CHECKPOINTED),
+    Way("fused kernels, checkpoints on the host", {**LIGER, "checkpointing": "full_offloaded"}, where_measured=True),
+    Way("fused kernels, full checkpointing, 8-bit AdamW", EIGHT_BIT),
+    Way("fused kernels, full checkpointing, fp32 master weights", {**CHECKPOINTED, "precision": "bf16_master"}),
+    Way("fused kernels, full checkpointing, autocast", {**CHECKPOINTED, "precision": "bf16_amp"}, where_measured=True),
+    Way(
+        "fused kernels, full checkpointing, fp32 master weights, 8-bit AdamW",
+        {**EIGHT_BIT, "precision": "bf16_master"},
+        where_measured=True,
+    ),
+    Way("LoRA, fused kernels", {**LIGER, "adaptation": "lora"}),
+    Way("LoRA, fused kernels, full checkpointing", {**CHECKPOINTED, "adaptation": "lora"}),
+    Way("QLoRA, fused kernels, full checkpointing, 8-bit AdamW", {**EIGHT_BIT, "adaptation": "lora", "linear": "nf4_bnb"}),
+)
+"""From what nobody switches on to what fits where nothing else does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A way at a length."""
+
+    way: Way
+    seq_len: int
+    trained: Trained | None
+    predicted_bytes: int | None
+    """None where there are no formulas."""
+    fits: bool | None
+    """By the prediction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """The table of one model on one GPU."""
+
+    model: str
+    gpu: str
+    memory_bytes: int
+    lengths: tuple[int, ...]
+    rows: tuple[tuple[Way, tuple[Cell, ...]], ...]
+    fastest: Mapping[int, Cell]
+    """Length to the way of the lowest measured time that trains all weights; none where none has a time."""
+    beside: Mapping[int, int]
+    """Length to how many ways that is the fastest of."""
+    expected: Mapping[int, Choice | None]
+    """Length to what `bench plan` puts first among those that fit and train all weights."""
+
+
+def by_length(
+    model: str, gpu: str, lengths: Sequence[int], found: Mapping[Step, Trained], steps: Iterable[MeasuredStep]
+) -> Lengths:
+    """The table of `WAYS`. `found` was measured on that GPU. Raises PlanError for a model or GPU that is not known."""
+    spec, device = model_named(model), gpu_named(gpu)
+    target, known = Target(workspace_bytes=device.workspace_bytes), tuple(steps)
+
+    def cell(way: Way, seq_len: int) -> Cell:
+        there = found.get(Step(model, seq_len, way_of(way.slots)))
+        try:
+            slots: dict[str, Any] = dict(way.slots)
+            peak = peak_bytes(spec, TrainSpec(seq_len=seq_len, **slots), target)
+        except PlanError:
+            return Cell(way, seq_len, there, None, None)
+        return Cell(way, seq_len, there, peak, needed_bytes(peak) <= device.memory_bytes)
+
+    def first(seq_len: int) -> Choice | None:
+        asked = TrainSpec(seq_len=seq_len, attention=FLASH["attention"])
+        ways = choices(spec, asked, device.memory_bytes, most=2, steps=known, gpu=gpu, target=target)
+        return next((way for way in ways[1:] if way.fits and way.train.adaptation == "full"), None)
+
+    rows = [(way, tuple(cell(way, seq_len) for seq_len in lengths)) for way in WAYS]
+    shown = tuple(row for row in rows if not row[0].where_measured or any(cell.trained is not None for cell in row[1]))
+    timed = {seq_len: comparable([cells[place] for _, cells in shown]) for place, seq_len in enumerate(lengths)}
+    return Lengths(
+        model, gpu, device.memory_bytes, tuple(lengths), shown,
+        {seq_len: max(cells, key=_tokens_per_s) for seq_len, cells in timed.items() if cells},
+        {seq_len: len(cells) for seq_len, cells in timed.items()},
+        {seq_len: first(seq_len) for seq_len in lengths},
+    )  # fmt: skip
+
+
+def comparable(cells: Sequence[Cell]) -> list[Cell]:
+    """Of those with a time that train all weights what shares hardware, method and workload with the newest."""
+    timed = [(cell, cell.trained) for cell in cells if cell.way.all_weights and _tokens_per_s(cell)]
+    known = [(cell, found) for cell, found in timed if found is not None]
+    newest = max(known, key=lambda entry: entry[1].run.id)[1].common_ground if known else None
+    return [cell for cell, found in known if found.common_ground == newest]
+
+
+def _tokens_per_s(cell: Cell) -> float:
+    """0 where there is no time."""
+    return 0.0 if cell.trained is None or cell.trained.tokens_per_s is None else cell.trained.tokens_per_s.median

@@ -1,0 +1,131 @@
+"""Training steps that rows have, found by what fills their slots: so that what is planned stands beside what was measured.
+
+A step counts where it is what `bench plan` plans: a named model as it is, full sequences, one accumulation, no dropout, no cap on memory,
+one GPU. Of several runs of one way the newest that has rows counts, and whatever is told of a way is told by one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from bench.catalogue.shapes import read_models
+from bench.plan.predict import OFFLOAD_OF_SLOT
+from bench.plan.spec import DEFAULTS, MODELLED, ModelSpec, PlanError, TrainSpec, of_shape
+from bench.plan.stored import WORKLOAD
+from bench.records import Result, Run
+from bench.report.numbers.summary import CaseSummary, Spread, spread
+from bench.store.steps import LEAST_SAMPLES
+from bench.store.thinning import samples_before
+
+TIME, TOTAL = "time_s", "peak_total_bytes"
+AS_PLANNED: Mapping[str, Any] = {
+    "batch": 1,
+    "accumulation": 1,
+    "packing": "full",
+    "dropout": 0.0,
+    "memory_limit": None,
+    "zero_options": "defaults",
+}
+"""What else a case must be; where it does not say, it is."""
+Way = frozenset[tuple[str, str]]
+"""Slot to implementation, of the slots that are filled otherwise than by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is trained, how long its sequences are, and how."""
+
+    model: str
+    seq_len: int
+    way: Way
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What one run says of a step."""
+
+    outcome: str
+    reason: str | None
+    tokens_per_s: Spread | None
+    """Over trials, each its median."""
+    few_steps: int | None
+    """The fewest steps that a trial's time is the median of, where they are so few that it was measured for its memory."""
+    peak: Spread | None
+    """Of all that lived on the GPU, in bytes."""
+    n: int
+    """Trials that count."""
+    run: Run
+    result: Result
+    """The first of its rows."""
+
+    @property
+    def common_ground(self) -> tuple[Any, ...]:
+        """What two must share for their times to be held against each other."""
+        return self.result.environment.hard_hash, self.result.method_version, self.result.case.workload_version
+
+
+def way_of(slots: Mapping[str, str]) -> Way:
+    """Of a subject, or of a part of one."""
+    return frozenset((slot, name) for slot, name in slots.items() if name != DEFAULTS.get(slot, "none"))
+
+
+def way_of_plan(train: TrainSpec) -> Way:
+    """The same way in the words of suites."""
+    slot_of = {word: slot for slot, word in OFFLOAD_OF_SLOT.items()}
+    slots = {slot: str(getattr(train, slot)) for slot in MODELLED}
+    return way_of({**slots, "sharding": train.sharding, "offloading": slot_of[train.offload]})
+
+
+def trained(summaries: Iterable[tuple[Run, CaseSummary]]) -> dict[Step, Trained]:
+    """The newest of each step on a GPU, where its rows count."""
+    found: dict[Step, Trained] = {}
+    for run, summary in sorted(summaries, key=lambda entry: entry[0].id):  # ids of runs sort by time
+        step = _step(summary)
+        if step is not None and summary.counted:
+            found[step] = _trained(run, summary)
+    return found
+
+
+def _step(summary: CaseSummary) -> Step | None:
+    case = summary.case
+    if case.workload != WORKLOAD or case.device != "cuda" or case.world_size != 1:
+        return None
+    if any(case.params.get(name, usual) != usual for name, usual in AS_PLANNED.items()):
+        return None
+    name = str(case.params.get("model"))
+    shape = read_models().get(name)
+    try:
+        as_it_is = None if shape is None else of_shape(shape)
+    except PlanError:
+        return None  # of a family that nothing is planned of
+    sizes = [entry.name for entry in fields(ModelSpec) if entry.name != "name"]
+    if as_it_is is None or any(case.params.get(size, getattr(as_it_is, size)) != getattr(as_it_is, size) for size in sizes):
+        return None
+    seq_len = case.params.get("seq_len")
+    return Step(name, seq_len, way_of(case.subject)) if isinstance(seq_len, int) else None
+
+
+def _trained(run: Run, summary: CaseSummary) -> Trained:
+    timed = summary.timed
+    rates = (
+        [timed.cost.tokens / time_s for time_s in timed.seconds if time_s > 0] if timed is not None and timed.cost.tokens else []
+    )
+    steps = min((_steps(row) for row in summary.counted if row.measurement(TIME) is not None), default=0)
+    return Trained(
+        outcome=summary.outcome,
+        reason=summary.reason,
+        tokens_per_s=spread(rates) if rates else None,
+        few_steps=steps if rates and steps < LEAST_SAMPLES else None,
+        peak=summary.values.get(TOTAL),
+        n=summary.counts.get(summary.status, 0),
+        run=run,
+        result=summary.counted[0],
+    )
+
+
+def _steps(row: Result) -> int:
+    """Samples of its time, before they were thinned out."""
+    time = row.measurement(TIME)
+    return 0 if time is None else samples_before(time.note) or len(time.samples)

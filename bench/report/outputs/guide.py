@@ -1,0 +1,202 @@
+"""The two tables that a reader of the README wants, as Markdown: what to switch on by length, and what fits by memory.
+
+A cell is measured, with its unit, its number of trials and the run that it is from, or it is predicted and marked so. Text is in the
+language that is spoken; what stands between backticks has none. The same rows give the same bytes.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bench.errors import SelectionError
+from bench.lang import said
+from bench.plan.fits import Choice
+from bench.records import Run, Status
+from bench.report.answers.by_length import Cell, Lengths
+from bench.report.answers.by_memory import KINDS, Cards, Fit
+from bench.report.answers.trained import Trained
+from bench.report.numbers.summary import Spread
+from bench.report.numbers.units import COUNT, EN_DASH, digits, ratio, rung, size
+
+BEGIN, END = "<!-- guide: begin -->", "<!-- guide: end -->"
+"""Between these lines a page has the tables."""
+TOKENS = "tokens/s"
+WORTH_TELLING = 1.05
+"""Expected times below this many steps of the plainest way are not told."""
+SHORT_ID = 13
+NOT_OF_THE_QUESTION = ("--device", "--budget", "--gpus")
+"""Options of a run that only say where and how long."""
+
+
+class _Sources:
+    """The runs that numbers are from, in the order in which they are first named."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Trained] = {}
+
+    def mark(self, found: Trained) -> str:
+        self._found.setdefault(found.run.id, found)
+        return f"<sup>{list(self._found).index(found.run.id) + 1}</sup>"
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def lines(self) -> Iterator[str]:
+        for place, found in enumerate(self._found.values(), start=1):
+            run = found.run
+            versions = ", ".join(f"{item.name} {item.version}" for item in run.revision if item.version)
+            told = said(
+                f"run `{run.id[:SHORT_ID]}` of {run.started_at[:10]}, bench {found.result.harness_version or run.harness_version}, "
+                f"measuring method {found.result.method_version}"
+            )
+            on = ", ".join([str(found.result.environment.hard.get("gpu_model")), *([versions] if versions else [])])
+            yield f"- <sup>{place}</sup> {told} ({on}): `{asked_command(run)}`"
+
+
+def guide(lengths: Lengths, cards: Cards) -> str:
+    """Both tables with what explains them, as Markdown."""
+    sources = _Sources()
+    parts = [_by_length(lengths, sources), _by_memory(cards, sources)]
+    explained = [f"- {line}" for line in _explained(lengths, cards)]
+    runs = [f"<details><summary>{said('runs and what measures them again')}</summary>", "", *sources.lines(), "", "</details>"]
+    return "\n".join([*parts, *explained, "", *(runs if sources else ()), ""])
+
+
+def written_into(page: str, block: str) -> str:
+    """The page with the tables between its marks. Raises SelectionError where it lacks one of them."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SelectionError(f"the page has no lines {BEGIN} and {END} to put the tables between")
+    return f"{before}{BEGIN}\n{block}{END}{after}"
+
+
+def write_into(path: Path, block: str) -> None:
+    """Raises SelectionError for a page that cannot be read or written, or lacks the marks."""
+    try:
+        page = path.read_text(encoding="utf-8")
+        path.write_text(written_into(page, block), encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise SelectionError(f"{path} cannot be read and written again: {error}") from error
+
+
+def asked_command(run: Run) -> str:
+    """What measures the run's cases again, on whichever device and without a limit of time."""
+    words = iter(shlex.split(run.command))
+    kept = []
+    for word in words:
+        if word in NOT_OF_THE_QUESTION:
+            next(words, None)
+        elif word.partition("=")[0] not in NOT_OF_THE_QUESTION:
+            kept.append(word)
+    return shlex.join(kept)
+
+
+def _by_length(table: Lengths, sources: _Sources) -> str:
+    title = said(f"`{table.model}` on one `{table.gpu}` ({size(table.memory_bytes)}), one sequence a step: what to switch on")
+    lines = [f"**{title}**", "", *(f"- {_answer(table, seq_len)}" for seq_len in table.lengths), ""]
+    lines += _head([said("trained with"), *(said(f"{seq_len} tokens") for seq_len in table.lengths)])
+    for way, cells in table.rows:
+        lines.append(_row([said(way.name), *(_cell(cell, sources, best=_is_best(table, cell)) for cell in cells)]))
+    return "\n".join([*lines, ""])
+
+
+def _answer(table: Lengths, seq_len: int) -> str:
+    best, expected = table.fastest.get(seq_len), table.expected[seq_len]
+    where = f"{seq_len} tokens, all weights learn"
+    if best is not None and best.trained is not None:
+        rank = "fastest measured" if table.beside[seq_len] > 1 else "the only one measured"
+        return said(f"{where}, {rank}: {said(best.way.name)} ({said(_numbers(best.trained))})")
+    if expected is None:
+        return said(f"{where}: nothing is predicted to fit")
+    first = Fit(expected, None)
+    return said(f"{where}, no time measured yet, first by the plan: {_switched(first)} ({said(_expected(expected))})")
+
+
+def _is_best(table: Lengths, cell: Cell) -> bool:
+    return table.beside[cell.seq_len] > 1 and table.fastest.get(cell.seq_len) is cell
+
+
+def _cell(cell: Cell, sources: _Sources, *, best: bool) -> str:
+    if cell.trained is None:
+        if cell.predicted_bytes is None:
+            return said("not measured")
+        predicted = f"≈ {size(cell.predicted_bytes)}"
+        return predicted if cell.fits else said(f"{predicted}: does not fit")
+    text = said(_numbers(cell.trained))
+    return f"{f'**{text}**' if best else text}{sources.mark(cell.trained)}"
+
+
+def _numbers(found: Trained) -> str:
+    """`8.05 ktokens/s (8.01–8.10), 59.9 GiB, n 3`, or how it ended; a time of few steps is told as one."""
+    trials = f"n {found.n}"
+    if found.outcome == Status.OOM:
+        return f"does not fit: `oom`, {trials}"
+    if found.outcome != Status.OK:
+        return f"`{found.outcome}`, {trials}"
+    peak = [] if found.peak is None else [size(found.peak.median)]
+    rate = [] if found.tokens_per_s is None else [_rate(found.tokens_per_s)]
+    few = [] if found.few_steps is None else [f"steps a trial: {found.few_steps}"]
+    return ", ".join([*rate, *peak, trials, *few])
+
+
+def _rate(tokens_per_s: Spread) -> str:
+    scale, prefix = rung(tokens_per_s.median, COUNT)
+    middle, low, high = (digits(value / scale) for value in (tokens_per_s.median, tokens_per_s.low, tokens_per_s.high))
+    return f"{middle} {prefix}{TOKENS}" + (f" ({low}{EN_DASH}{high})" if low != high else "")
+
+
+def _by_memory(table: Cards, sources: _Sources) -> str:
+    title = said(f"{table.seq_len} tokens, one sequence a step: what fits, and is expected to be the fastest of that")
+    lines = [f"**{title}**", "", *_head([said("GPU memory"), *(said(kind) for kind in KINDS)])]
+    for row in table.rows:
+        cards = ", ".join(f"{sold} (`{name}`)" for sold, name in zip(row.sizes, row.gpus, strict=True))
+        lines.append(_row([f"`{row.model}`, {cards}", *(_fit(fit, sources) for fit in row.fits)]))
+    return "\n".join([*lines, ""])
+
+
+def _fit(fit: Fit, sources: _Sources) -> str:
+    if fit.choice is None:
+        return said("nothing that is known fits")
+    parts = [_switched(fit), said(_expected(fit.choice))]
+    if fit.trained is not None:
+        parts.append(f"{said('measured')}: {said(_numbers(fit.trained))}{sources.mark(fit.trained)}")
+    return "<br>".join(parts)
+
+
+def _switched(fit: Fit) -> str:
+    return " ".join(f"`{name}`" for name in fit.switched) or said("fused kernels")
+
+
+def _expected(choice: Choice) -> str:
+    """`≈ 34.7 GiB, 15.2 GiB of the host, 1.36× the time`."""
+    parts = [f"≈ {size(choice.peak_bytes)}"]
+    parts += [f"{size(choice.host_bytes)} of the host"] if choice.host_bytes else []
+    parts += [f"{ratio(choice.cost)} the time"] if choice.cost >= WORTH_TELLING else []
+    return ", ".join(parts)
+
+
+def _explained(lengths: Lengths, cards: Cards) -> Iterator[str]:
+    plan = f"bench plan --model {lengths.model} --seq-len {cards.seq_len} --gpu {lengths.gpu} --attention sdpa_flash"
+    yield said(
+        "≈: predicted by `bench plan` and not measured, and said to fit where 5 % of the peak and 0.6 GiB for the context are left"
+    )
+    yield said(
+        "n: trials, each a process of its own, of which the median is shown, with random weights and tokens; bold: the fastest"
+    )
+    yield said(
+        "fused kernels: FlashAttention of torch, Liger's layers and loss, torch's fused AdamW; in bf16, states too; adapters of rank 16"
+    )
+    yield said("the time: of a step beside the plainest way that is offered, by a rule or by measured steps")
+    yield f"{said('ways that fit, each by its causes')}: `{plan}`"
+    yield f"{said('both tables again')}: `bench guide --published results/published`"
+
+
+def _head(cells: Sequence[str]) -> list[str]:
+    return [_row(cells), _row(["---"] * len(cells))]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,93 @@
+"""The guide's two tables for programs: bytes and tokens per second, each number with the command that gives it again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from bench.plan.spec import DEFAULTS, TrainSpec
+from bench.report.answers.by_length import Cell, Lengths
+from bench.report.answers.by_memory import KINDS, Cards, Fit
+from bench.report.answers.trained import Trained
+
+
+def guide_data(lengths: Lengths, cards: Cards) -> dict[str, Any]:
+    """Both tables; what was not measured, or has no formulas, is null."""
+    return {
+        "by_length": {
+            "model": lengths.model,
+            "gpu": lengths.gpu,
+            "memory_bytes": lengths.memory_bytes,
+            "cells": [_cell(lengths, cell) for _, cells in lengths.rows for cell in cells],
+        },
+        "by_memory": [
+            {
+                "model": row.model,
+                "gpus": list(row.gpus),
+                "seq_len": cards.seq_len,
+                "kinds": {kind: _fit(fit, row.model, row.gpus[-1]) for kind, fit in zip(KINDS, row.fits, strict=True)},
+            }
+            for row in cards.rows
+        ],
+    }
+
+
+def plan_command(model: str, slots: Mapping[str, Any], gpu: str) -> str:
+    """What predicts a way again: `slots` are fields of a TrainSpec, of which those as by default are not told."""
+    usual = {**DEFAULTS, "sharding": "none", "offload": "none"}
+    words = ["bench", "plan", "--model", model, "--gpu", gpu]
+    for name, value in slots.items():
+        if name not in usual or usual[name] != value:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return shlex.join(words)
+
+
+def _cell(table: Lengths, cell: Cell) -> dict[str, Any]:
+    return {
+        "way": cell.way.name,
+        "slots": dict(cell.way.slots),
+        "seq_len": cell.seq_len,
+        "fastest": table.fastest.get(cell.seq_len) is cell,
+        "measured": _measured(cell.trained),
+        "predicted": None
+        if cell.predicted_bytes is None
+        else {
+            "peak_bytes": cell.predicted_bytes,
+            "fits": cell.fits,
+            "command": plan_command(table.model, {"seq_len": cell.seq_len, **cell.way.slots}, table.gpu),
+        },
+    }
+
+
+def _measured(found: Trained | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "status": found.outcome,
+        "reason": found.reason,
+        "tokens_per_s": None if found.tokens_per_s is None else asdict(found.tokens_per_s),
+        "few_steps": found.few_steps,
+        "peak_bytes": None if found.peak is None else asdict(found.peak),
+        "n": found.n,
+        "run": found.run.id,
+        "method_version": found.result.method_version,
+        "harness_version": found.result.harness_version,
+        "command": found.result.command,
+    }
+
+
+def _fit(fit: Fit, model: str, gpu: str) -> dict[str, Any] | None:
+    if fit.choice is None:
+        return None
+    train: TrainSpec = fit.choice.train
+    slots = {"seq_len": train.seq_len, **{name: getattr(train, name) for name in (*DEFAULTS, "sharding", "offload")}}
+    return {
+        "switched_on": list(fit.switched),
+        "peak_bytes": fit.choice.peak_bytes,
+        "host_bytes": fit.choice.host_bytes,
+        "cost": fit.choice.cost,
+        "command": plan_command(model, slots, gpu),
+        "measured": _measured(fit.trained),
+    }
