@@ -121,6 +121,25 @@ def test_in_fp16_losses_are_scaled_until_nothing_overflows(ranks: list[dict[str,
             assert history[-1][1] == found["findings"]["loss_scale"]
 
 
+@pytest.mark.parametrize(("precision", "within"), [("fp32", 1e-4), ("bf16_master", 0.02)])
+def test_the_norm_of_the_first_update_is_that_of_all_ranks_gradients(
+    ranks: list[dict[str, Any]], precision: str, within: float
+) -> None:
+    for rank in ranks:
+        found = {way: rank[f"{way} {precision}"]["findings"] for way in WAYS}
+        norms = {way: numbers["gradient_norm"] for way, numbers in found.items() if "gradient_norm" in numbers}
+        assert set(norms) == set(WAYS) - {"zero0"}
+        assert norms == pytest.approx(dict.fromkeys(norms, ranks[0][f"ddp {precision}"]["findings"]["gradient_norm"]), rel=within)
+        assert all(numbers["skipped_steps"] == 0.0 and numbers["loss_scale"] == 1.0 for numbers in found.values())
+        shares = {way for way, numbers in found.items() if "gradient_zero_share" in numbers}
+        assert shares == {"ddp", "fsdp2", "fsdp2_root_unit", "fsdp2_kept"}
+
+
+def test_in_fp16_the_norm_is_unscaled_whoever_scales(ranks: list[dict[str, Any]]) -> None:
+    norms = [ranks[0][f"{way} fp16"]["findings"]["gradient_norm"] for way in ("fsdp2", "zero2", "zero3")]
+    assert norms == pytest.approx([ranks[0]["ddp fp32"]["findings"]["gradient_norm"]] * 3, rel=0.05)
+
+
 def test_adapters_alone_are_shared_where_they_alone_learn(ranks: list[dict[str, Any]]) -> None:
     found = ranks[0]["zero2 with adapters"]["findings"]
     assert found["state_bytes"] < PSI * 4 / 3

@@ -9,12 +9,13 @@ import torch
 
 from bench.catalogue import load_catalogue
 from bench.workloads.precision import NUMERICS, Numerics
-from bench.workloads.train_step import WORKLOAD
+from bench.workloads.train_step import WORKLOAD, _stability
 from bench.workloads.train_step._assemble import assemble
+from bench.workloads.train_step._data import make_batch
 from bench.workloads.train_step._facts import numerics_facts
 from bench.workloads.train_step._learning import FP32, compare_learning, distance, small_spec
 from bench.workloads.train_step._plain import PlainStep
-from bench.workloads.train_step._stability import gradient_findings
+from bench.workloads.train_step._stability import COMPILING_CALLS, UNTIMED_CALLS, gradient_findings
 from bench.workloads.train_step._step import TrainingStep
 from bench.workloads.train_step._witness import proofs
 from tests.workloads.training import losses, step_of, training
@@ -85,11 +86,83 @@ def test_an_overflow_is_skipped_and_halves_the_scale() -> None:
     assert step.update.scale == 65536.0 / 2
     assert step.update.skipped_steps == 1
     assert all(torch.equal(weight, old) for weight, old in zip(step.update.learned, before, strict=True))
-    losses(step, 20)
+
+
+def test_gradients_are_those_of_the_first_update_however_many_steps_were_skipped_before_and_made_after() -> None:
+    found = {}
+    for precision, loss_weight, steps in (
+        ("fp16_amp_dynamic", 20.0, 9),
+        ("fp16_amp_dynamic", 1.0, 3),
+        ("fp32", 1.0, 1),
+        ("fp32", 1.0, 5),
+    ):
+        step = step_of(training(precision, loss_weight=loss_weight))
+        batch = make_batch(step.spec, torch.Generator().manual_seed(3))
+        for _ in range(steps):
+            step(batch)
+        found[precision, loss_weight, steps] = gradient_findings(step) | {
+            "step": float(str(numerics_facts(step)["gradients_of_step"]))
+        }
+    skipping, scaled, short, long = found.values()
+    assert (skipping["skipped_steps"], skipping["step"], skipping["loss_scale"]) == (2, 3, 65536.0 / 4)
+    assert (scaled["skipped_steps"], scaled["step"], scaled["loss_scale"]) == (0, 1, 65536.0)
+    assert all(numbers["gradient_nonfinite_share"] == 0.0 for numbers in found.values())
+    assert long == short
+    assert scaled["gradient_norm"] == pytest.approx(short["gradient_norm"], rel=0.02)
+    assert skipping["gradient_norm"] / 20.0 == pytest.approx(short["gradient_norm"], rel=0.02)
+
+
+def test_the_norm_and_shares_of_the_first_update_are_those_that_autograd_leaves() -> None:
+    step, twin = (step_of(training("fp16_amp_static", loss_weight=SMALL_LOSS, hidden_size=96)) for _ in range(2))
+    batch = make_batch(step.spec, torch.Generator().manual_seed(3))
+    step(batch)
+    with twin.running():
+        twin.differentiate(batch, lambda phase: None)
+    gradients = {name: weight.grad for name, weight in twin.model.named_parameters() if weight.grad is not None}
+    norm = math.sqrt(sum(float(gradient.double().square().sum()) for gradient in gradients.values())) / 1024.0
+    blocks = torch.cat(
+        [gradient.flatten() for name, gradient in gradients.items() if ".layers." in name and gradient.dim() == 2]
+    ).abs()
     found = gradient_findings(step)
-    assert found["skipped_steps"] > 1
-    assert found["gradient_nonfinite_share"] == 0.0
-    assert found["loss_scale"] == 65536.0 / 2 ** found["skipped_steps"]
+    assert found["gradient_norm"] == pytest.approx(norm, rel=1e-5)
+    assert found["gradient_zero_share"] == float((blocks == 0).double().mean()) > 0.0
+    smallest = torch.finfo(torch.float16).tiny
+    assert found["gradient_subnormal_share"] == float(((blocks > 0) & (blocks < smallest)).double().mean()) > 0.0
+
+
+def test_where_no_update_is_made_before_the_first_sample_nothing_is_told() -> None:
+    step = step_of(training("fp16_amp_dynamic", loss_weight=1e4))
+    losses(step, 20)
+    assert step.update.skipped_steps > UNTIMED_CALLS
+    assert gradient_findings(step) == {}
+    assert "gradients_of_step" not in numerics_facts(step)
+
+
+def test_gradients_are_looked_at_in_the_calls_that_are_no_samples_and_equally_in_the_two_that_compiling_is_told_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[TrainingStep] = []
+    monkeypatch.setattr(_stability, "look", lambda step: looked.append(step))
+    for loss_weight, looks in ((1.0, COMPILING_CALLS), (1e4, UNTIMED_CALLS)):
+        looked.clear()
+        losses(step_of(training("fp16_amp_dynamic", loss_weight=loss_weight)), 6)
+        assert len(looked) == looks
+
+
+def test_gradients_are_read_in_pieces_and_the_pieces_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for chunk in (_stability.CHUNK, 100):
+        monkeypatch.setattr(_stability, "CHUNK", chunk)
+        step = step_of(training("fp16_amp_unscaled", loss_weight=SMALL_LOSS))
+        losses(step, 1)
+        found.append(gradient_findings(step))
+    assert found[1] == pytest.approx(found[0], rel=1e-6)
+
+
+def test_the_first_matrix_of_adapters_does_not_count_since_its_gradient_begins_at_zero() -> None:
+    step = step_of(training("fp32", fills={"adaptation": "lora"}))
+    losses(step, 1)
+    assert gradient_findings(step)["gradient_zero_share"] == 0.0
 
 
 def test_a_fused_optimizer_that_skips_itself_is_counted_too() -> None:

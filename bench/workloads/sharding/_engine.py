@@ -128,6 +128,7 @@ class Engine(Driver):
         self.judged = stage > 0 or parts.numerics.weights == "fp32"
         self.rank, self.ranks = _group.rank(), _group.ranks()
         learned = parts.learned
+        self._stage = stage
         self._promise = _promise(parts, stage, self.ranks)
         self._module = loss_module(parts)
         self._folder = StatesFolder() if parts.offloading.states == "nvme" else None
@@ -153,6 +154,14 @@ class Engine(Driver):
             self._looks_left -= 1
             self._gradient_bytes = stored_bytes(self._gradients())
 
+    def gradients(self) -> None:
+        """Its stages keep them in lists of their own, with padding, and partly those of other ranks' weights."""
+
+    def told_norm(self) -> float | None:
+        """Of ZeRO's stages; of the optimizers that the engine has without ZeRO one takes no scale off, and one tells none."""
+        norm = self.engine.get_global_grad_norm() if self._stage else None
+        return None if norm is None else float(norm)
+
     def drop_gradients(self) -> None:
         self.engine.step()
 
@@ -168,7 +177,7 @@ class Engine(Driver):
             for handle in handles:
                 handle.remove()
 
-    def mean(self, loss: torch.Tensor) -> float:
+    def mean(self, loss: torch.Tensor | float) -> float:
         return _group.mean_of_ranks(float(loss))
 
     def _gradients(self) -> list[torch.Tensor]:

@@ -61,7 +61,7 @@ class _Ranked(Driver):
         """Notes what gradients take up. Only in the first steps, which are not timed."""
         self._gradient_bytes = stored_bytes(weight.grad for weight in self.update.learned if weight.grad is not None)
 
-    def mean(self, loss: torch.Tensor) -> float:
+    def mean(self, loss: torch.Tensor | float) -> float:
         return _group.mean_of_ranks(float(loss))
 
     def _held(self) -> Held:
@@ -116,6 +116,7 @@ class FullySharded(_Ranked):
     """fully_shard by unit."""
 
     whole = whole_weights = False
+    shares_gradients = True
 
     def __init__(self, parts: Parts, *, root_holds_ends: bool = False, reshard_after_forward: bool = True) -> None:
         if len(parts.learned) != len(list(parts.model.parameters())):
@@ -162,6 +163,9 @@ class FullySharded(_Ranked):
             "gradients": [local_part(weight.grad) for weight in weights if weight.grad is not None],
             "optimizer_states": state_tensors(self.update.optimizer),
         }
+
+    def gradients(self) -> list[tuple[torch.nn.Parameter, torch.Tensor]]:
+        return [(weight, local_part(weight.grad)) for weight in self.update.learned if weight.grad is not None]
 
     def product_dtype(self) -> torch.dtype | None:
         computed_in: torch.dtype | None = self._module.head.computed_in

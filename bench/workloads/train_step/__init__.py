@@ -48,7 +48,7 @@ DIMS = tuple(field.name for field in dataclasses.fields(DecoderShape))
 
 class TrainStep(Workload):
     name = "train_step"
-    version = 1
+    version = 2
     slots: ClassVar[Mapping[str, SlotKind]] = {
         "attention": SlotKind.FUNCTION,
         "rms_norm": SlotKind.MODULE,
@@ -224,7 +224,7 @@ class TrainStep(Workload):
         return checks
 
     def findings(self, spec: TrainStepSpec, bound: Bound) -> Mapping[str, float]:
-        """Memory and stability of the step; the loss's gap to fp32 where this process has checked it."""
+        """Memory of the step and its gradients at the first update; the loss's gap to fp32 where this process has checked it."""
         from bench.workloads.train_step._memory import memory_findings
         from bench.workloads.train_step._stability import gradient_findings
 

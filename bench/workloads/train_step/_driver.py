@@ -51,6 +51,8 @@ class Driver:
     """Whether each rank's model and update hold whole weights, gradients and states, as tensors of the usual kind."""
     whole_weights = True
     """Whether the weights alone are whole: what is gathered for a while would be taken for something that autograd keeps."""
+    shares_gradients = False
+    """Whether `gradients` are this rank's parts, of which all ranks' together are the whole."""
     judged = True
     """Whether the step must learn what plain PyTorch learns; where not, its distance is told and nothing else."""
 
@@ -69,6 +71,14 @@ class Driver:
     def backward(self, loss: torch.Tensor) -> None:
         self.update.scaled(loss).backward()
 
+    def gradients(self) -> list[tuple[torch.nn.Parameter, torch.Tensor]] | None:
+        """Each weight with its gradient between backward and update, still scaled; None where no weight has its own then."""
+        return [(weight, weight.grad) for weight in self.update.learned if weight.grad is not None]
+
+    def told_norm(self) -> float | None:
+        """L2 of all ranks' gradients of the last update, unscaled and not yet clipped, where who made it tells it itself."""
+        return None
+
     def drop_gradients(self) -> None:
         """Ends what differentiated without an update; with an update where that must be."""
         self.update.clear_gradients()
@@ -79,7 +89,7 @@ class Driver:
         yield
         names.update(name for name, weight in self.parts.model.named_parameters() if weight.grad is not None)
 
-    def mean(self, loss: torch.Tensor) -> float:
+    def mean(self, loss: torch.Tensor | float) -> float:
         """Of a number over all ranks."""
         return float(loss)
 

@@ -16,7 +16,10 @@ NAMES: Mapping[str, str] = {stored: ours for ours, stored in DTYPES.items() if o
 
 
 def numerics_facts(step: TrainingStep) -> dict[str, Scalar]:
-    """`numerics_<what>` to a dtype, or to several with `+`; left out where there is none. A gradient has the dtype of its weight."""
+    """`numerics_<what>` to a dtype, or to several with `+`; left out where there is none. A gradient has the dtype of its weight.
+
+    `gradients_of_step`: the step, from 1, whose gradients are among the findings.
+    """
     weights = list(step.model.parameters())
     found = {
         "numerics_weights": _joined(_name(weight) for weight in weights),
@@ -26,6 +29,7 @@ def numerics_facts(step: TrainingStep) -> dict[str, Scalar]:
         "numerics_compute": step.numerics.compute,
         "numerics_loss_scaling": step.numerics.scaling,
         "learned_parameters": sum(getattr(weight, "ds_numel", weight.numel()) for weight in step.update.learned),
+        "gradients_of_step": made.call if (made := step.first_update.made) else None,
         **step.driver.facts(),
     }
     return {name: fact for name, fact in found.items() if fact is not None}

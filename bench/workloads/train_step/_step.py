@@ -15,6 +15,7 @@ from bench.declare import Implementation
 from bench.workloads.precision import Numerics
 from bench.workloads.train_step._driver import Driver
 from bench.workloads.train_step._spec import TrainStepSpec
+from bench.workloads.train_step._stability import FirstUpdate
 
 if TYPE_CHECKING:
     import torch
@@ -57,6 +58,7 @@ class TrainingStep:
         self.seed = seed
         self._modeling = modeling
         self._rotation = rotation
+        self.first_update = FirstUpdate()
         self.inputs: Mapping[str, torch.Tensor] = {}
         """Those of the last call."""
 
@@ -72,7 +74,10 @@ class TrainingStep:
         with self.running():
             losses = self.differentiate(inputs, begin)
             begin("optimizer")
-            self.update.step()
+            if self.first_update.looks:
+                self.first_update.update(self)
+            else:
+                self.update.step()
         return {"loss": losses}
 
     def differentiate(self, inputs: Mapping[str, torch.Tensor], begin: Callable[[str], None]) -> torch.Tensor:
