@@ -145,12 +145,15 @@ def _tell(audit: Audit, kept: tuple[Run, Result] | None, store: Store | None, ou
     if as_json:
         say_json(data)
         return
-    click.echo("\n".join(["", *lines]), err=True)
+    after = []
     if kept is not None:
         run = kept[0].id[:SHORT_ID]
-        click.echo(f"\naudit {kept[0].id}", err=True)
-        click.echo(f"  bench audit --show {run}{database_words()}           this text again", err=True)
-        click.echo(f"  bench audit --compare {run} OTHER{database_words()}  against another audit", err=True)
+        after = [
+            f"\naudit {kept[0].id}",
+            f"  bench audit --show {run}{database_words()}           this text again",
+            f"  bench audit --compare {run} OTHER{database_words()}  against another audit",
+        ]
+    click.echo("\n".join(["", *lines, *after]), err=True)
 
 
 def told(audit: Audit, store: Store | None, kept: tuple[Run, Result] | None) -> tuple[list[str], dict[str, Any]]:

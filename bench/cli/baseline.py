@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import re
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -52,7 +53,8 @@ def baseline() -> None:
 @click.option("--until", metavar="END", help=f"{_UNTIL_HELP} Default: never.")
 @_author_option
 @database_option
-def set_(name: str, run: str, reason: str, until: str | None, author: str | None, database: str) -> int:
+@json_option
+def set_(name: str, run: str, reason: str, until: str | None, author: str | None, database: str, as_json: bool) -> int:
     """Let NAME mean RUN (id, beginning of an id, label or `latest`) from now on. The run is kept whole by `bench db gc`.
 
     A name is letters, digits, `.`, `_` and `-`, and begins with a letter. What it meant before stays on record.
@@ -71,8 +73,12 @@ def set_(name: str, run: str, reason: str, until: str | None, author: str | None
             raise SelectionError(f"run {found.id} ended as {found.state}: a baseline must be whole")
         ends = parse_end(until, now) if until else None
         stamp = now.isoformat(timespec="microseconds")
-        store.set_baseline(Baseline(name, found.id, _author(author), scrub(reason), stamp, ends))
+        made = Baseline(name, found.id, _author(author), scrub(reason), stamp, ends)
+        store.set_baseline(made)
         store.pin(found.id, f"baseline {name}")
+    if as_json:
+        say_json(asdict(made))
+        return 0
     say(plain(f"{name} is run {found.id} ({found.suite}, {found.started_at[:19]}) now"))
     return 0
 
@@ -82,8 +88,6 @@ def set_(name: str, run: str, reason: str, until: str | None, author: str | None
 @json_option
 def list_(database: str, as_json: bool) -> int:
     """List the names with their runs, authors, reasons and ends."""
-    from dataclasses import asdict
-
     from bench.store import Store
 
     with Store.open(database, create=False, read_only=True) as store:
@@ -103,7 +107,8 @@ def list_(database: str, as_json: bool) -> int:
 @click.option("--reason", required=True, help="Why it goes.")
 @_author_option
 @database_option
-def remove(name: str, reason: str, author: str | None, database: str) -> int:
+@json_option
+def remove(name: str, reason: str, author: str | None, database: str, as_json: bool) -> int:
     """Take NAME away. Its run stays, and stays pinned; what the name meant stays on record."""
     from bench.store import Baseline, Store
 
@@ -111,7 +116,11 @@ def remove(name: str, reason: str, author: str | None, database: str) -> int:
         if name not in [one.name for one in store.baselines()]:
             raise SelectionError(f"no baseline has the name {name!r}. `bench baseline list` lists them")
         stamp = datetime.now(UTC).isoformat(timespec="microseconds")
-        store.set_baseline(Baseline(name, None, _author(author), scrub(reason), stamp))
+        gone = Baseline(name, None, _author(author), scrub(reason), stamp)
+        store.set_baseline(gone)
+    if as_json:
+        say_json(asdict(gone))
+        return 0
     say(plain(f"{name} is no baseline any more"))
     return 0
 
@@ -125,8 +134,17 @@ def remove(name: str, reason: str, author: str | None, database: str) -> int:
 @click.option("--until", metavar="END", required=True, help=_UNTIL_HELP)
 @_author_option
 @database_option
+@json_option
 def accept(
-    first: str, second: str, series: tuple[str, ...], every: bool, reason: str, until: str, author: str | None, database: str
+    first: str,
+    second: str,
+    series: tuple[str, ...],
+    every: bool,
+    reason: str,
+    until: str,
+    author: str | None,
+    database: str,
+    as_json: bool,
 ) -> int:
     """Accept rows of `bench compare A B` that are worse or missing, so that they fail no job until END.
 
@@ -155,8 +173,14 @@ def accept(
         chosen = [verdict for verdict in open_ if every or any(verdict.series.key.startswith(key) for key in series)]
         if not chosen:
             note("nothing is worse or missing: there is nothing to accept")
+            if as_json:
+                say_json([])
             return 0
         stamp, ends, who = now.isoformat(timespec="seconds"), parse_end(until, now), _author(author)
-        store.accept([acceptance_of(verdict, author=who, reason=scrub(reason), now=stamp, expires_at=ends) for verdict in chosen])
+        made = [acceptance_of(verdict, author=who, reason=scrub(reason), now=stamp, expires_at=ends) for verdict in chosen]
+        store.accept(made)
+    if as_json:
+        say_json([asdict(one) for one in made])
+        return 0
     say(f"{len(chosen)} row{'s are' if len(chosen) > 1 else ' is'} accepted until {ends[:10]}")
     return 0

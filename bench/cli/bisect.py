@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.options import database_option, json_option, no_wait_option
-from bench.cli.terminal import note, say, say_json
+from bench.cli.terminal import note, progress_line, say, say_json
 from bench.errors import BenchError
 from bench.plaintext import plain
 
@@ -114,7 +114,7 @@ def _say(text: str) -> None:
 
 
 def _tell(progress: Progress) -> None:
-    click.echo(plain(progress.text), err=True)
+    progress_line(progress.text)
 
 
 def _conclude(found: Bisection) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.fitting import folded_table, paragraph, terminal_columns
-from bench.cli.options import database_option, json_option
+from bench.cli.options import asked_format, database_option, json_option
 from bench.cli.terminal import json_text, note
 from bench.errors import SelectionError, StoreError
 from bench.plaintext import plain
@@ -70,6 +70,7 @@ def claims(
     from bench.judge.claim_numbers import needed
     from bench.judge.claims import judge_claims
 
+    format_ = asked_format(format_, as_json=as_json)
     wanted = _chosen(load_claims(folder), only)
     with _store(database, published) as store:
         rows = _rows(store, runs, needed(wanted))
@@ -77,7 +78,7 @@ def claims(
     code = _exit_code(findings)
     from bench.cli.compare import write
 
-    write(_rendered(findings, rows, "json" if as_json else format_, code, terminal_columns() if output is None else None), output)
+    write(_rendered(findings, rows, format_, code, terminal_columns() if output is None else None), output)
     return code
 
 
@@ -158,7 +159,7 @@ def _text(findings: Sequence[Finding], room: int | None) -> str:
     lines = [body, "", paragraph(headline(findings), room)]
     missing = Counter(_of_suite(finding) for finding in findings if finding.ours is None and finding.measure is not None)
     if missing:
-        lines.append("what is missing is measured by (--format json has a command a claim):")
+        lines.append("what is missing is measured by (--json has a command a claim):")
         lines += [f"  {plain(command)}  # {count} claim{'s' if count > 1 else ''}" for command, count in missing.items()]
     return "\n".join(lines)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bench.cli.options import database_option
-from bench.cli.terminal import json_text, note, say
+from bench.cli.options import asked_format, database_option, json_option
+from bench.cli.terminal import json_text, note, put, say
 
 if TYPE_CHECKING:
     from bench.judge.answer import Answer
@@ -22,8 +22,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def verdict_options(function: F) -> F:
-    """`--format`, `--fail-on`, `--output` and `--all`: what commands that judge have in common."""
+    """`--format` and `--json`, `--fail-on`, `--output` and `--all`: what commands that judge have in common."""
     for option in (
+        json_option,
         click.option("--all", "everything", is_flag=True, help="Show the rows that are the same, or wait for their turn, as well."),
         click.option(
             "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File to write instead of the standard output."
@@ -76,7 +77,7 @@ def render(comparison: Comparison, answer: Answer, format_: str, *, everything: 
 def write(text: str, output: Path | None) -> None:
     """To the standard output, or to a file in one step."""
     if output is None:
-        click.echo(text, nl=False)
+        put(text)
         return
     from bench.store.exchange import replacing
 
@@ -123,6 +124,7 @@ def compare(
     output: Path | None,
     everything: bool,
     database: str,
+    as_json: bool,
 ) -> int:
     """Compare B with A: is anything slower, bigger or wrong?
 
@@ -136,6 +138,7 @@ def compare(
     from bench.judge.sides import StillGoing
     from bench.store import Store
 
+    format_ = asked_format(format_, as_json=as_json)
     with Store.open(database, create=False, read_only=True) as store:
         for notice in store.notices:
             note(notice)

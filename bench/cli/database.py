@@ -59,13 +59,18 @@ def check(database: str, as_json: bool) -> int:
 
 @db.command()
 @database_option
-def upgrade(database: str) -> int:
+@json_option
+def upgrade(database: str, as_json: bool) -> int:
     """Bring the database to this version's schema; an SQLite file is copied aside first."""
     from bench.store import upgrade as upgrade_store
 
     answer = upgrade_store(database)
     for notice in answer.notices:
         note(notice)
+    if as_json:
+        backup = str(answer.backup) if answer.backup is not None else None
+        say_json({"database": _shown(database), "before": answer.before, "after": answer.after, "backup": backup})
+        return 0
     if answer.before == answer.after:
         say(f"{_shown(database)} has this version's schema already ({answer.after})")
     else:

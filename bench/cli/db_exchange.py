@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from bench.cli.options import database_option, json_option
-from bench.cli.terminal import note, say, say_json
+from bench.cli.terminal import note, say, say_json, standard_output
 from bench.errors import StoreError
 from bench.plaintext import plain
 
@@ -47,14 +47,13 @@ def export(runs: tuple[str, ...], output: Path | None, format_: str, database: s
     with Store.open(database, create=False, read_only=True) as store:
         chosen = [store.find_run(text).id for text in runs]
         out: BinaryIO | Path = sys.stdout.buffer if output is None else output
-        if format_ == "jsonl":
-            store.export_jsonl(out, chosen or None)
-        elif len(chosen) != 1:
+        if format_ != "jsonl" and len(chosen) != 1:
             raise click.UsageError("a file of pytest-benchmark holds one run: name one")
-        else:
-            written = store.export_pytest_benchmark(out, chosen[0])
-            if written.left_out:
-                note(f"{written.left_out} cases have no time and are left out: the format knows nothing else")
+        with standard_output():
+            if format_ == "jsonl":
+                store.export_jsonl(out, chosen or None)
+            elif left_out := store.export_pytest_benchmark(out, chosen[0]).left_out:
+                note(f"{left_out} cases have no time and are left out: the format knows nothing else")
     if output is not None:
         note(f"wrote {output}")
     return 0
@@ -72,7 +71,8 @@ def export(runs: tuple[str, ...], output: Path | None, format_: str, database: s
     help="The folder of published results.",
 )
 @database_option
-def publish(runs: tuple[str, ...], output: Path, database: str) -> int:
+@json_option
+def publish(runs: tuple[str, ...], output: Path, database: str, as_json: bool) -> int:
     """Write runs as files to be committed: DIR/<device>/<suite>.jsonl.xz and <suite>.summary.json.gz.
 
     Runs of one suite on one model of device share their files, which replace what was there. All files of DIR together may take 3 MiB;
@@ -90,6 +90,9 @@ def publish(runs: tuple[str, ...], output: Path, database: str) -> int:
                 store.pin(run.id, f"published in {output}")
     except StoreError as error:
         note(f"the runs could not be pinned, so `bench db gc` may thin them out later: {error}")
+    if as_json:
+        say_json({"files": [str(path) for path in published.files], "total_bytes": published.total_bytes})
+        return 0
     for path in published.files:
         say(plain(str(path)))
     note(f"published files take {published.total_bytes / 2**20:.2f} MiB of 3 MiB")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MODELS = ("llama-3-8b", "llama-3.2-1b")
 """The first is told by length, all by memory."""
 LENGTHS = (2048, 8192, 32768, 65536)
-CARDS_LENGTH = 8192
+CARDS_LENGTH = 2048
 
 
 @click.command()

@@ -53,6 +53,7 @@ def history(
     told and are gone. The drift is the latest level over the best one. Times are in s, ms or µs, memory in powers of two. Says what is
     there, and judges no job: the exit code is 0.
     """
+    from bench.catalogue.names import unknown
     from bench.errors import SelectionError
     from bench.judge.history import find_series, histories, runs_at_rest, with_retracted
     from bench.judge.points import load_levels
@@ -64,13 +65,16 @@ def history(
 
     judged = [name for name in RULES if name != ERROR_SHARE]
     if metric is not None and metric not in judged:
-        raise SelectionError(f"{metric!r} has no history. There are: {', '.join(judged)}")
+        raise SelectionError(unknown("metric of a history", metric, judged))
     wanted = parse_filters(filters)
     with Store.open(database, create=False, read_only=True) as store:
         for notice in store.notices:
             note(notice)
         runs = runs_at_rest(store, suite=suite, last=last)
         if not runs:
+            suites = list(dict.fromkeys(run.suite for run in store.runs()))
+            if suite and suites and suite not in suites:
+                raise SelectionError(unknown("suite", suite, suites))
             raise SelectionError(f"there is no finished run{f' of suite {suite}' if suite else ''} yet. `bench run` makes one")
         case_key = find_series(store, runs, series, judged) if series is not None else None
         metrics = [metric] if metric else judged

@@ -6,15 +6,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bench.cli.brief import Judged
 from bench.cli.compare import render
-from bench.cli.options import database_option, duration, every_option, no_wait_option, pairs_option, plugin_option
+from bench.cli.options import database_option, duration, every_option, json_option, no_wait_option, pairs_option, plugin_option
 from bench.cli.regress import Unjudged
-from bench.cli.terminal import note
+from bench.cli.terminal import note, progress_line, put, say, say_json
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ ENDINGS = {"text": "txt", "json": "json", "markdown": "md", "junit": "xml", "htm
 )
 @click.option("--verbose", is_flag=True, help="Say what is measured, and the whole judgement even where nothing is worse.")
 @database_option
+@json_option
 def night(
     suites: tuple[str, ...],
     profile: str | None,
@@ -89,6 +90,7 @@ def night(
     files: Path | None,
     verbose: bool,
     database: str,
+    as_json: bool,
 ) -> int:
     """Measure SUITEs as a night, judge them against the nights before, and say something only where something is to be said.
 
@@ -119,12 +121,14 @@ def night(
                 continue
             left_s = None if budget is None else (budget - (time.monotonic() - began)) / (len(planned) - place)
             judged.append(_night(store, entry, how, left_s))
-    if verbose:
+    if as_json:
+        say_json([_data(one) for one in judged])
+    elif verbose:
         for one in judged:
-            click.echo(plain(f"{one.suite}: {'; '.join(one.said)}"))
-            click.echo(_whole(one, "text"), nl=False)
+            say(plain(f"{one.suite}: {'; '.join(one.said)}"))
+            put(_whole(one, "text"))
     elif lines := brief(judged, files):
-        click.echo(plain("\n".join(lines), lines=True))
+        say(plain("\n".join(lines), lines=True))
     # Last, so that a folder that takes no file keeps nobody from being told.
     if files is not None:
         _leave(judged, files)
@@ -147,7 +151,7 @@ class _How:
     def tell(self, progress: Progress) -> None:
         """A line for each trial, where somebody wants to see them."""
         if self.verbose:
-            click.echo(plain(progress.text), err=True)
+            progress_line(progress.text)
 
 
 def _night(store: Store, entry: Planned, how: _How, left_s: float | None) -> Judged:
@@ -199,6 +203,14 @@ def _judged(store: Store, name: str, summary: RunSummary, how: _How, confirm_s: 
             stopped, said, found = True, (*said, words), replace(found, banners=(*found.banners, words))
     comparison, answer = settled(store, found, how.fail_on)
     return Judged(name, INTERRUPTED if stopped else answer.exit_code, said, comparison, answer)
+
+
+def _data(one: Judged) -> dict[str, Any]:
+    """One suite for programs; `judgement` is what `bench regress --json` prints, and None where there was nothing to judge."""
+    from bench.cli.verdict_files import comparison_data
+
+    judgement = comparison_data(one.comparison, one.answer) if one.comparison is not None and one.answer is not None else None
+    return {"suite": one.suite, "exit_code": one.code, "said": list(one.said), "judgement": judgement}
 
 
 def _leave(judged: Sequence[Judged], folder: Path) -> None:

@@ -17,6 +17,7 @@ SHORT_ID = 13
 _DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m(?:in)?)?(?:(?P<s>\d+(?:\.\d+)?)s)?", re.IGNORECASE)
 
 F = TypeVar("F", bound=Callable[..., Any])
+Asked = TypeVar("Asked", str, str | None)
 
 
 def parse_duration(text: str) -> float:
@@ -82,6 +83,14 @@ def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs (seconds, bytes, UTC) and nothing else.")(
         function
     )
+
+
+def asked_format(format_: Asked, *, as_json: bool) -> Asked | str:
+    """The format of a command that has both `--format` and `--json`, which says `--format json`. Raises UsageError where they differ."""
+    typed = click.get_current_context().get_parameter_source("format_") is click.core.ParameterSource.COMMANDLINE
+    if as_json and typed and format_ != "json":
+        raise click.UsageError(f"--json says --format json, and --format says {format_}: leave one out")
+    return "json" if as_json else format_
 
 
 def plugin_option(function: F) -> F:

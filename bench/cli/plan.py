@@ -46,7 +46,9 @@ def _technique_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--lora-rank", type=click.IntRange(1), default=16, show_default=True, help="Of adapters.")
 @click.option("--gpu", metavar="NAME", help="A GPU by name, such as h200, h100, a100-80gb, rtx-4090.")
 @click.option("--gpu-memory", metavar="SIZE", help="Its memory instead: 80GB (1e9) or 79.1GiB (2^30).")
-@click.option("--world-size", type=click.IntRange(1), default=1, show_default=True, help="GPUs that train together.")
+@click.option(
+    "--world-size", "--gpus", "world_size", type=click.IntRange(1), default=1, show_default=True, help="GPUs that train together."
+)
 @click.option("--sharding", metavar="NAME", help=f"{', '.join(SHARDINGS)}; default: none for one GPU, fsdp2 for several.")
 @click.option("--offload", metavar="NAME", default="none", show_default=True, help=f"To host memory: {', '.join(OFFLOADS)}.")
 @_technique_options

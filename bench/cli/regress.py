@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from bench.cli.compare import render, verdict_options, write
-from bench.cli.options import database_option, database_words, duration, every_option, no_wait_option, pairs_option
-from bench.cli.terminal import note
-from bench.plaintext import plain
+from bench.cli.options import asked_format, database_option, database_words, duration, every_option, no_wait_option, pairs_option
+from bench.cli.terminal import note, progress_line
 
 if TYPE_CHECKING:
     from bench.judge.answer import Answer
@@ -51,6 +50,7 @@ def regress(
     output: Path | None,
     everything: bool,
     database: str,
+    as_json: bool,
 ) -> int:
     """Judge RUN (id, label, commit or `latest`, which is the default) against the nights of its suite before it.
 
@@ -70,6 +70,7 @@ def regress(
     from bench.run.in_turn import Stopped
     from bench.store import Store
 
+    format_ = asked_format(format_, as_json=as_json)
     with Store.open(database, create=False, read_only=True) as store:
         for notice in store.notices:
             note(notice)
@@ -152,4 +153,4 @@ def settled(store: Store, found: Comparison, fail_on: str) -> tuple[Comparison, 
 
 
 def _tell(progress: Progress) -> None:
-    click.echo(plain(progress.text), err=True)
+    progress_line(progress.text)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import database_option
+from bench.cli.options import asked_format, database_option, json_option
 from bench.cli.speech import drawing, language_option
-from bench.cli.terminal import json_text, note, say
+from bench.cli.terminal import json_text, note, put, say
 from bench.errors import SelectionError, StoreError
 from bench.lang import spoken
 from bench.plaintext import plain
@@ -193,7 +193,7 @@ def _chosen(store: Store, runs: Sequence[str], given: list[Run]) -> list[Run]:
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File to write; `-` for standard output. Default: reports/<suite>-<run>.<format>.",
+    help="File to write; `-` for standard output. Default: reports/<suite>-<run>.<format>; with --json the standard output.",
 )
 @click.option(
     "--format",
@@ -201,6 +201,7 @@ def _chosen(store: Store, runs: Sequence[str], given: list[Run]) -> list[Run]:
     type=click.Choice(list(SUFFIX)),
     help="Default: by the ending of --output, or html. One self-contained file; eml is a mail with the HTML attached.",
 )
+@json_option
 @click.option(
     "--from-file",
     "sources",
@@ -233,7 +234,7 @@ def _chosen(store: Store, runs: Sequence[str], given: list[Run]) -> list[Run]:
 @click.option("--open", "show", is_flag=True, help="Open the file in a browser.")
 @language_option
 @database_option
-def report(runs: tuple[str, ...], output: Path | None, format_: str | None, database: str, **given: Any) -> int:
+def report(runs: tuple[str, ...], output: Path | None, format_: str | None, database: str, *, as_json: bool, **given: Any) -> int:
     """Write the report of runs (ids, beginnings of ids, labels, or `latest`, which is the default).
 
     Times are in s, ms or µs and memory in KiB, MiB or GiB (powers of two); JSON and CSV hold seconds and bytes. Markdown is at most 1 MB,
@@ -241,8 +242,8 @@ def report(runs: tuple[str, ...], output: Path | None, format_: str | None, data
     """
     from bench.store import file_word
 
-    to_stdout = output is not None and str(output) == "-"
-    kind = kind_of(output, format_)
+    to_stdout = str(output) == "-" if output is not None else as_json
+    kind = kind_of(output, asked_format(format_, as_json=as_json))
     if kind != "eml" and (given["to"] or given["sender"] or given["subject"]):
         raise click.UsageError("--to, --from and --subject belong to --format eml")
     if given["light"] and kind not in ("html", "eml"):
@@ -267,7 +268,7 @@ def report(runs: tuple[str, ...], output: Path | None, format_: str | None, data
     wishes = Wishes(now, given["figures"], given["light"], given["sender"], given["to"], given["subject"])
     content = _render(chosen, results, kind, wishes, name)
     if to_stdout:
-        click.echo(content, nl=False)
+        put(content)
         return 0
     from bench.store.exchange import replacing
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bench.cli.options import database_option, json_option, no_wait_option, spell_duration
-from bench.cli.terminal import counted, note, say, say_json, table
-from bench.plaintext import plain
+from bench.cli.terminal import counted, note, progress_line, say, say_json, table
 
 if TYPE_CHECKING:
     from bench.records import Result
@@ -36,9 +35,7 @@ def rerun(result: str, trials: int | None, device: str | None, no_wait: bool, da
 
     def tell(progress: Progress) -> None:
         left = f", {spell_duration(progress.left_s)} left" if progress.done < progress.planned else ""
-        click.echo(
-            plain(f"[{progress.done}/{progress.planned}{left}] {progress.text}" if progress.result else progress.text), err=True
-        )
+        progress_line(f"[{progress.done}/{progress.planned}{left}] {progress.text}" if progress.result else progress.text)
 
     with Store.open(database, create=False) as store:
         for notice in store.notices:

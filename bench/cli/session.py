@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 import traceback
 from collections.abc import Sequence
@@ -10,12 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from bench.cli.fitting import paragraph, terminal_columns
 from bench.cli.options import SHORT_ID, database_words, spell_duration
 from bench.cli.planning import Planned
-from bench.cli.terminal import note, say, say_json
+from bench.cli.terminal import note, progress_line, say, say_json
 from bench.errors import BenchError, HarnessError
 from bench.plaintext import plain
 from bench.records import RunState
@@ -121,9 +118,7 @@ class Session:
         left = f"{spell_duration(progress.left_s)} left" if progress.done < progress.planned else "done"
         wide = len(str(progress.planned))
         note_line = f"[{progress.done:>{wide}}/{progress.planned}, {left}] {progress.text}" if progress.result else progress.text
-        # Nobody needs to read along: a terminal that is closed, or a pipe, must not end hours of measuring.
-        with contextlib.suppress(OSError):
-            click.echo(plain(note_line), err=True)
+        progress_line(note_line)
 
     def _leave_report_beside_an_error(self) -> None:
         """The same where something went wrong, which may be in the way of a report as well: then that error is the one to tell."""

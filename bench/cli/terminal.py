@@ -7,7 +7,8 @@ import io
 import json
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 import click
@@ -78,24 +79,44 @@ def _says_all(stream: TextIO) -> bool:
     return codecs.lookup(stream.encoding or "utf-8").name.startswith("utf")
 
 
-def _write(text: str) -> None:
-    """`text` on standard output. Raises BenchError where that is a full disk, or broken otherwise; a reader who left is no error."""
+@contextmanager
+def standard_output() -> Iterator[None]:
+    """Around whatever writes the command's output. Raises BenchError where that goes to a full disk, or is broken otherwise.
+
+    A reader who left is nobody's error: BrokenPipeError, which the entry point turns into its exit code.
+    """
     try:
-        click.echo(text)
+        sys.stdout.flush()
+        yield
+        sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
         raise BenchError(f"standard output cannot be written ({error.strerror}): free some space, or send it elsewhere") from error
 
 
+def put(content: str | bytes) -> None:
+    """A whole document on standard output as it is: nothing is added, nothing translated."""
+    with standard_output():
+        click.echo(content, nl=False)
+
+
 def say(text: str = "") -> None:
     """One line, or several, of the command's output."""
-    _write(text if "\n" in text else said(text))
+    put((text if "\n" in text else said(text)) + "\n")
+
+
+def progress_line(text: str) -> None:
+    """A line of progress, on stderr. Nobody needs to read along: a terminal that was closed must not end hours of measuring."""
+    with suppress(OSError):
+        click.echo(plain(text), err=True)
 
 
 def note(text: str) -> None:
     """A warning or a notice: on stderr, so that output stays what was asked for."""
-    sys.stdout.flush()
+    # Whether output gets through is told by who writes it.
+    with suppress(OSError):
+        sys.stdout.flush()
     click.echo(f"bench: {said(plain(text, lines=True))}", err=True)
 
 
@@ -116,4 +137,4 @@ def _escaped(char: str) -> str:
 
 def say_json(data: Any) -> None:
     """`data` as `json_text` gives it."""
-    _write(json_text(data))
+    put(json_text(data) + "\n")

@@ -124,7 +124,7 @@ def _totals(comparison: Comparison) -> list[str]:
 def _preface(comparison: Comparison) -> list[str]:
     facts = [_fact(difference) for difference in comparison.environment]
     if len(facts) > FACTS_SHOWN:
-        facts = [*facts[:FACTS_SHOWN], f"{len(facts) - FACTS_SHOWN} facts more (--format json has all)"]
+        facts = [*facts[:FACTS_SHOWN], f"{len(facts) - FACTS_SHOWN} facts more (--json has all)"]
     moved = Counter(str(verdict.word) for verdict in comparison.canaries if verdict.ratio is not None)
     canaries = [f"canaries: {', '.join(f'{count} {word}' for word, count in moved.items())}"] if moved else []
     return [*(f"! {banner}" for banner in comparison.banners), *facts, *canaries]
@@ -238,7 +238,7 @@ def as_text(comparison: Comparison, answer: Answer, *, everything: bool) -> str:
         lines.append("to settle what can't be told, on both sides:")
         lines += [f"  {plain(command)}" for command in settling[:SETTLING_SHOWN]]
         if len(settling) > SETTLING_SHOWN:
-            lines.append(f"  … and {len(settling) - SETTLING_SHOWN} commands more (--format json has all)")
+            lines.append(f"  … and {len(settling) - SETTLING_SHOWN} commands more (--json has all)")
     return "\n".join([*lines, "", f"{answer.headline}: {plain(answer.why)}"])
 
 

@@ -43,6 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.add_results(results)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bench.cli.guide.MODELS", ("llama-3-8b",))
+        patch.setattr("bench.report.answers.by_memory.CARDS", {"24 GB": "rtx-4090", "141 GB": "h200"})
         told = bench("--db", folder / "bench.db", "--write", pages[0], "--write", pages[1], "--json")
     (folder / "data.json").write_text(told.stdout, encoding="utf-8")
     return folder

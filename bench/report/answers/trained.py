@@ -79,12 +79,15 @@ def way_of_plan(train: TrainSpec) -> Way:
 
 
 def trained(summaries: Iterable[tuple[Run, CaseSummary]]) -> dict[Step, Trained]:
-    """The newest of each step on a GPU, where its rows count."""
+    """The newest of each step on a GPU, where its rows count; what was measured for its memory alone only where there is no other."""
     found: dict[Step, Trained] = {}
     for run, summary in sorted(summaries, key=lambda entry: entry[0].id):  # ids of runs sort by time
         step = _step(summary)
-        if step is not None and summary.counted:
-            found[step] = _trained(run, summary)
+        if step is None or not summary.counted:
+            continue
+        new = _trained(run, summary)
+        if new.few_steps is None or step not in found or found[step].few_steps is not None:
+            found[step] = new
     return found
 
 
