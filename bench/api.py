@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import stats
+from bench.catalogue.names import unknown
+from bench.errors import SelectionError
 from bench.metrics import METRICS
 from bench.records import FIXED_AXES, Json, Result, Run
 from bench.run.canaries import is_canary
@@ -115,14 +117,23 @@ def results(
         metric: a name of `bench list metrics`, several, or None for all.
 
     Raises:
-        bench.errors.StoreError, bench.errors.SelectionError: the database or the run cannot be found.
+        bench.errors.StoreError, bench.errors.SelectionError: the database, the run, the suite or a metric cannot be found.
     """
     from bench.store import Store
 
     with Store.open(db or os.environ.get("BENCH_DB") or "results/bench.db", create=False, read_only=True) as store:
-        runs = [store.find_run(run)] if run else store.runs(suite=suite)
+        runs = [store.find_run(run)] if run else store.runs()
         if suite:
+            known = list(dict.fromkeys(found.suite for found in runs))
             runs = [found for found in runs if found.suite == suite]
+            if not runs:
+                where = f"run {run} is of suite {known[0]}, not {suite}" if run else unknown("suite", suite, known)
+                raise SelectionError(f"{store.location.shown}: {where}")
         names = _names(metric)
         # A run at a time: a database of years need not fit into memory.
-        return _framed([line for found in runs for line in _lines([found], store.results([found.id], metrics=names), names)])
+        lines = [line for found in runs for line in _lines([found], store.results([found.id], metrics=names), names)]
+    measured = {line["metric"] for line in lines if line["n_samples"]}
+    for name in names or ():
+        if name not in METRICS and name not in measured:
+            raise SelectionError(unknown("metric", name, list(METRICS)))
+    return _framed(lines)

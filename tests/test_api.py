@@ -10,6 +10,7 @@ import pytest
 
 import bench
 from bench import api
+from bench.errors import SelectionError
 from bench.records import FIXED_AXES
 from bench.store import Store
 from tests import factories
@@ -51,9 +52,26 @@ def test_one_sample_has_no_percentiles(url: str) -> None:  # noqa: F811
     assert frame.loc["peak_bytes", ["p05", "p95"]].isna().all()
 
 
-def test_nothing_found_is_a_frame_with_columns_and_no_lines(tmp_path: Path) -> None:
+def test_a_run_without_rows_is_a_frame_with_columns_and_no_lines(tmp_path: Path) -> None:
     with Store.open(tmp_path / "bench.db") as store:
         store.add_run(factories.run())
-    frame = bench.results(tmp_path / "bench.db", suite="no such suite")
+    frame = bench.results(tmp_path / "bench.db", suite="attention")
     assert frame.empty
     assert {"median", "status", "metric"} <= set(frame.columns)
+
+
+def test_a_name_that_nothing_answers_to_is_an_error_with_the_nearest_one(tmp_path: Path) -> None:
+    path = tmp_path / "bench.db"
+    with Store.open(path) as store:
+        run = factories.run()
+        store.add_run(run)
+        store.add_result(factories.result(run.id))
+    with pytest.raises(
+        SelectionError, match=r"bench.db: unknown suite 'atention' \(did you mean 'attention'\?\); known: attention"
+    ):
+        bench.results(path, suite="atention")
+    with pytest.raises(SelectionError, match="run latest is of suite attention, not rope"):
+        bench.results(path, run="latest", suite="rope")
+    with pytest.raises(SelectionError, match=r"unknown metric 'times_s' \(did you mean 'time_s'\?\)"):
+        bench.results(path, metric=["time_s", "times_s"])
+    assert bench.results(path, metric="energy_j")["n_samples"].sum() == 0

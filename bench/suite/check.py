@@ -16,7 +16,7 @@ from bench.suite.axes import Axis, BadValue, dimension_axis, selection_axes, swe
 from bench.suite.check_arms import ArmChecker, Shorthands
 from bench.suite.model import ProtocolForm, Search, Suite, SuiteForm
 from bench.suite.overlay import MAPPINGS, WHOLES
-from bench.suite.source import Key, Source, dotted
+from bench.suite.source import SETTING, Key, Source, dotted
 
 OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "gt": lambda value, limit: value > limit,
@@ -77,7 +77,7 @@ class Checker:
         workload = self._workload()
         if workload is None:
             return None
-        arms = ArmChecker(self._said, workload, self.catalogue, self._add, self._shorthands)
+        arms = ArmChecker(self._said, workload, self.catalogue, self._add, self._shorthands, self.source.place)
         arms.check(self._malformed, complete=self.complete)
         sweep = self._sweep(workload)
         exclude = self._exclude(workload)
@@ -343,8 +343,8 @@ def searchable(workload: Workload) -> list[str]:
 
 
 def collected(problems: Sequence[Problem]) -> SuiteError:
-    """One error with each problem once, in the order of the file's lines; at most `MAX_PROBLEMS` of them."""
-    once = sorted(dict.fromkeys(problems), key=lambda problem: (problem.file == "--set", problem.line or 0))
+    """One error with each problem once, at most `MAX_PROBLEMS`: what was just typed first, then in the order of the file's lines."""
+    once = sorted(dict.fromkeys(problems), key=lambda problem: (problem.file != SETTING, problem.line or 0))
     if len(once) > MAX_PROBLEMS:
         once = [*once[:MAX_PROBLEMS], Problem(f"and {len(once) - MAX_PROBLEMS} more", once[0].file)]
     return SuiteError(once)

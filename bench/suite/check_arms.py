@@ -11,7 +11,7 @@ from bench.declare import Workload
 from bench.suite.arms import COMBINED, MAX_ARMS, NAME, Arm, arms_of, clashes, composed
 from bench.suite.axes import BadValue, unknown_word
 from bench.suite.model import MAX_NAME
-from bench.suite.source import Key
+from bench.suite.source import SETTING, Key, Place
 
 Add = Callable[[Key, str, str | None], None]
 Shorthands = Mapping[str, Mapping[str, str]]
@@ -20,8 +20,20 @@ Shorthands = Mapping[str, Mapping[str, str]]
 class ArmChecker:
     """One pass over all that names subjects. `data` is what `arms_of` needs; it is whole where no problem was added."""
 
-    def __init__(self, said: Mapping[str, Any], workload: Workload, catalogue: Catalogue, add: Add, known: Shorthands) -> None:
-        """`said` is the suite as written, a lone name in `subjects` as a list; `known` are shorthands whose meaning was settled before."""
+    def __init__(
+        self,
+        said: Mapping[str, Any],
+        workload: Workload,
+        catalogue: Catalogue,
+        add: Add,
+        known: Shorthands,
+        place: Callable[[Key], Place],
+    ) -> None:
+        """`said` is the suite as written, a lone name in `subjects` as a list; `known` are shorthands whose meaning was settled before.
+
+        `place` says where a key was written.
+        """
+        self._place = place
         self._said = said
         self._workload = workload
         self._catalogue = catalogue
@@ -176,9 +188,7 @@ class ArmChecker:
             if word not in self._workload.slots or not isinstance(names, list):
                 self._name(("baseline", word), word, name)
             elif isinstance(name, str) and name not in names:
-                valid = [found for found in names if found in self._implementations(word)]
-                message = f"{shown(name)} is not among the subjects ({listed(valid)}); name one of them, or no baseline"
-                self._add(("baseline", word), message, nearest(name, valid))
+                self._no_subject(word, name, names)
         if self._problems > before or not all(isinstance(name, str) for name in baseline.values()):
             return
         defaults = self.data.get("defaults", self._workload.defaults)
@@ -190,6 +200,22 @@ class ArmChecker:
             words = composed(full, self.data)
             self._add(("baseline",), f"{words} is none of the arms ({listed([arm.label for arm in arms])}); name one of them")
         self.baseline = {slot: full[slot] for slot in self._workload.slots if slot in full}
+
+    def _no_subject(self, word: str, name: str, names: Collection[Any]) -> None:
+        known = self._implementations(word)
+        valid = [found for found in names if found in known]
+        if name in known and len(valid) < len(names):
+            return  # a name that is wrong among the subjects is told already, and may have been meant for this one
+        key: Key = ("baseline", word)
+        taken = self._place(("subjects", word)).file == SETTING != self._place(key).file
+        told = (
+            f"add --set baseline.{word}={valid[0]}, or --set baseline=null for none"
+            if taken and valid
+            else "name one of them, or no baseline"
+        )
+        self._add(
+            key, f"{shown(name)} is not among the subjects ({listed(valid)}); {told}", None if taken else nearest(name, valid)
+        )
 
 
 def dtype_of(workload: Workload, catalogue: Catalogue, subject: Mapping[str, str]) -> str | None:

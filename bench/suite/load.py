@@ -13,7 +13,7 @@ from bench.suite.check import Checker, collected
 from bench.suite.check_arms import Shorthands
 from bench.suite.model import Suite
 from bench.suite.overlay import with_profile, with_settings
-from bench.suite.source import Source, read_file
+from bench.suite.source import SETTING, Source, read_file
 
 
 def load_suite(path: Path, catalogue: Catalogue, *, profile: str | None = None, sets: Sequence[str] = ()) -> Suite:
@@ -90,7 +90,7 @@ def _settings_without_use(suite: Suite, workload: Workload, sets: Sequence[str])
             message = (
                 f"no case of this suite uses {param.name}: it belongs to {axis}={value} alone (set that as well, or leave this out)"
             )
-            problems += [Problem(message, "--set", key=key) for key in sorted(keys)]
+            problems += [Problem(message, SETTING, key=key) for key in sorted(keys)]
     return problems
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from bench.catalogue import nearest
 from bench.errors import Problem, SuiteError
 from bench.suite.model import ProtocolForm
-from bench.suite.source import Key, Place, Source, dotted, read_text
+from bench.suite.source import SETTING, Key, Place, Source, dotted, read_text
 
 MAPPINGS = ("protocol", "defaults", "subjects", "baseline", "sweep", "search")
 """Keys whose values are laid over key by key."""
@@ -49,9 +49,9 @@ def with_settings(source: Source, sets: Sequence[str], slots: Collection[str]) -
     for text in sets:
         name, equals, value_text = text.partition("=")
         path = tuple(name.strip().split("."))
-        place = Place("--set", None, name.strip()[:200])
+        place = Place(SETTING, None, name.strip()[:200])
         if not equals or not all(path):
-            problems.append(Problem(f"write key=value, not {text[:80]!r}", "--set"))
+            problems.append(Problem(f"write key=value, not {text[:80]!r}", SETTING))
             continue
         mistake = _unsettable(path)
         if mistake:

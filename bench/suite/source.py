@@ -29,6 +29,10 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.A
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
+SETTING = "--set"
+"""What stands instead of a file where something was said on the command line."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a value was written: the file (or option), the line in it, and the key as the user sees it."""
