@@ -1,16 +1,13 @@
-"""What imports and what does not, each package tried in a process of its own, and what torch says of itself."""
+"""What imports and what does not, what that leaves of the implementations, and what torch says of itself."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +17,9 @@ from bench.machine.device import Device
 from bench.machine.doctor_gpu import driver_facts, torch_against_driver
 from bench.machine.environment import PACKAGES, installed_version
 from bench.machine.findings import Finding, Severity, ok, problem, warn
-from bench.machine.interpreter import python, python_environment
-from bench.machine.secrets import scrub
+from bench.machine.tried import LONGEST_WORDS, Import
 
-IMPORT_TIMEOUT_S = 60.0
-TORCH_TIMEOUT_S = 180.0
-LONGEST_WORDS = 400
+LINK_S = 60.0
 
 MODULES: Mapping[str, str] = {
     "flash-attn": "flash_attn",
@@ -50,72 +44,30 @@ INSTALL: Mapping[str, str] = {
 }
 """What to do for want of a tool that is no C++ compiler."""
 
-_TRY = """
-import importlib, sys, time
-start = time.perf_counter()
-importlib.import_module(sys.argv[1])
-print(f"\\n{time.perf_counter() - start:.3f}")
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Import:
-    """One package tried: `seconds` where it imports, else `words`, the library's own."""
-
-    package: str
-    version: str
-    seconds: float | None
-    words: str | None
-
 
 def module_of(package: str) -> str:
     """The module that a package is imported by."""
     return MODULES.get(package, package.replace("-", "_"))
 
 
-def packages_to_try(catalogue: Catalogue) -> list[str]:
-    """Installed packages of techniques: those that implementations require, and those that are known to move numbers."""
+def packages_to_try(catalogue: Catalogue) -> list[tuple[str, str]]:
+    """Installed packages of techniques, each with its module: those that implementations require, and those known to move numbers."""
     from packaging.requirements import Requirement
 
     required = [Requirement(text).name for found in _all(catalogue) for text in found.requires]
     names = dict.fromkeys([*required, *PACKAGES])
     return [
-        name
+        (name, module_of(name))
         for name in names
         if name not in NOT_IMPORTED and (name in MODULES or not name.startswith("nvidia-")) and installed_version(name) is not None
     ]
-
-
-def try_imports(packages: Sequence[str], timeout_s: float = IMPORT_TIMEOUT_S) -> list[Import]:
-    """Each in a process of its own, a few at a time: one that hangs or crashes says so and hides no other."""
-    with ThreadPoolExecutor(max_workers=min(4, len(os.sched_getaffinity(0)))) as pool:
-        return list(pool.map(lambda package: try_import(package, timeout_s), packages))
-
-
-def try_import(package: str, timeout_s: float = IMPORT_TIMEOUT_S) -> Import:
-    """One package's answer."""
-    version = installed_version(package) or "?"
-    command = python("-c", _TRY, module_of(package))
-    try:
-        done = subprocess.run(
-            command, env=python_environment(), capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return Import(package, version, None, f"no answer within {timeout_s:g} s")
-    if done.returncode == 0:
-        return Import(package, version, float(done.stdout.split()[-1]), None)
-    if done.returncode < 0:
-        return Import(package, version, None, f"the import was killed by signal {-done.returncode}")
-    lines = [line for line in done.stderr.strip().splitlines() if line and not line.startswith(" ")]
-    words = scrub(lines[-1]) if lines else f"ended with status {done.returncode} without a word"
-    return Import(package, version, None, words[:LONGEST_WORDS])
 
 
 def import_findings(tried: Sequence[Import]) -> Iterator[Finding]:
     """One line a package."""
     for entry in tried:
         if entry.words is None:
-            yield ok("imports", f"{entry.package} {entry.version} imports in {entry.seconds:.1f} s")
+            yield ok("imports", f"{entry.package} {entry.version} imports in {entry.seconds:.1f} s, once torch has")
         else:
             advice = f"install a build of {entry.package} that fits this torch, or uninstall it; its rows will be `unavailable`"
             yield warn("imports", f"{entry.package} {entry.version} does not import: {entry.words}", advice)
@@ -173,7 +125,7 @@ def _links_libaio(compiler: str) -> bool:
     program = "#include <libaio.h>\nint main() { return io_queue_init(0, nullptr); }\n"
     with tempfile.TemporaryDirectory() as folder:
         command = [compiler, "-x", "c++", "-", "-laio", "-o", str(Path(folder) / "program")]
-        done = subprocess.run(command, input=program, capture_output=True, text=True, timeout=IMPORT_TIMEOUT_S, check=False)
+        done = subprocess.run(command, input=program, capture_output=True, text=True, timeout=LINK_S, check=False)
     return done.returncode == 0
 
 
@@ -185,27 +137,6 @@ def _package(requirement: str) -> str:
 
 def _all(catalogue: Catalogue) -> list[Implementation]:
     return [found for slot in catalogue.slots() for found in catalogue.implementations(slot).values()]
-
-
-def torch_facts(timeout_s: float = TORCH_TIMEOUT_S) -> dict[str, Any] | str:
-    """What `bench.worker.examine` says, or why it says nothing."""
-    try:
-        done = subprocess.run(
-            python("-m", "bench.worker.examine"),
-            # As trials count GPUs.
-            env={"KINETO_LOG_LEVEL": "99", **python_environment(), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"no answer within {timeout_s:g} s"
-    if done.returncode != 0:
-        return scrub(done.stderr.strip()[-LONGEST_WORDS:]) or f"ended with status {done.returncode} without a word"
-    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
 
 
 def torch_findings(facts: Mapping[str, Any] | str, device: Device | None) -> Iterator[Finding]:

@@ -6,12 +6,14 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 from bench.catalogue import load_catalogue
 from bench.errors import BenchError, HarnessError, LockError
 from bench.machine import Device, doctor, doctor_gpu, doctor_packages, find_device
 from bench.machine.findings import Finding, Severity, ok, problem, warn
+from bench.machine.tried import Tried, try_all
 from bench.processes import adopting_orphans
 from bench.records import Case, Pass, Protocol, RunState, Status, Trial
 from bench.run.folders import RunFolder
@@ -30,22 +32,30 @@ def examine(choice: str, database: str, *, progress: Callable[[str], None] = lam
     findings: list[Finding] = []
     device, found = doctor_gpu.device_finding(choice)
     findings.append(found)
-    for area, look in _looks(device, database):
+    for area, look in _looks(device, database, progress):
         progress(f"{area} ...")
         findings += guarded(area, look)
     return findings
 
 
-def _looks(device: Device | None, database: str) -> list[Look]:
+def _looks(device: Device | None, database: str, progress: Callable[[str], None]) -> list[Look]:
     host = find_device("cpu")
     catalogue = load_catalogue()
     conditions = doctor.conditions_now(device or host)
     kind = "cpu" if device is None else device.kind
 
+    @cache
+    def tried() -> Tried:
+        def heard(name: str, done: int, of: int) -> None:
+            progress(f"  {done} of {of}: {name}")
+
+        packages = doctor_packages.packages_to_try(catalogue)
+        progress(f"torch, and whether {len(packages)} packages import beside it ...")
+        return try_all(packages, heard=heard)
+
     def packages() -> Iterator[Finding]:
-        tried = doctor_packages.try_imports(doctor_packages.packages_to_try(catalogue))
-        yield from doctor_packages.import_findings(tried)
-        yield from doctor_packages.availability_findings(catalogue, tried, kind)
+        yield from doctor_packages.import_findings(tried().imports)
+        yield from doctor_packages.availability_findings(catalogue, tried().imports, kind)
         yield from doctor_packages.operator_findings(catalogue, kind)
 
     looks: list[Look] = [
@@ -54,7 +64,7 @@ def _looks(device: Device | None, database: str) -> list[Look]:
         ("threads", doctor.thread_findings),
         ("memory", doctor.memory_findings),
         ("compilers", lambda: doctor.compiler_findings(kind)),
-        ("torch", lambda: doctor_packages.torch_findings(doctor_packages.torch_facts(), device)),
+        ("torch", lambda: doctor_packages.torch_findings(tried().torch, device)),
         ("worker", lambda: worker_findings(host)),
         ("locks", lambda: lock_findings(device or host)),
         ("database", lambda: database_findings(database)),

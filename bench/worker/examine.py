@@ -1,4 +1,4 @@
-"""Says what torch is and sees here, as one JSON line. Started as `python -m bench.worker.examine`; whatever fails is in the line.
+"""What torch is and sees here, ready for JSON; whatever fails is in it.
 
 {"torch": VERSION, "cuda": VERSION or null, "available": BOOL, "devices": [{"name", "uuid"}], "why": TEXT or null,
  "profiler": {"cpu": REASON or null, "cuda": REASON or null}, "triton": REASON or null}       null: it works, or there is none
@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from typing import Any
 
@@ -63,7 +62,3 @@ def facts() -> dict[str, Any]:
         found["profiler"]["cuda"] = profiler_fault("cuda")
         found["triton"] = triton_fault()
     return found
-
-
-if __name__ == "__main__":
-    print(json.dumps(facts()))

@@ -2,22 +2,22 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench.catalogue import load_catalogue
-from bench.machine import Device, doctor_packages
+from bench.machine import Device, doctor_packages, tried
 from bench.machine.doctor_packages import (
-    Import,
     availability_findings,
     import_findings,
     operator_findings,
     torch_findings,
-    try_import,
 )
 from bench.machine.findings import Severity
+from bench.machine.tried import Import, try_all
 
 GPU = Device(kind="cuda", index=0, uuid="GPU-1234", name="NVIDIA H200", memory_bytes=1)
 FACTS: dict[str, Any] = {
@@ -31,35 +31,45 @@ FACTS: dict[str, Any] = {
 }
 
 
-def package(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> str:
-    (folder / "some_technique.py").write_text(body)
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-    return "some-technique"
+BODIES = {
+    "talks": ("print('I talk')", None),
+    "refuses": ("raise ImportError('libcudart.so.12:\\n  cannot open')", "ImportError: libcudart.so.12: cannot open"),
+    "exits": ("raise SystemExit(3)", "SystemExit: 3"),
+    "leaves": ("import os; os._exit(3)", "status 3"),
+    "complains": ("import os, sys; print('no CPU of ours', file=sys.stderr, flush=True); os._exit(3)", "no CPU of ours"),
+    "crashes": ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "signal 11"),
+    "hangs": ("import subprocess; subprocess.run(['sleep', '61.5'])", "no answer within 2 s"),
+}
+"""Modules, and what is told of their import."""
 
 
-def test_a_package_that_imports_says_how_long_it_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = try_import(package(tmp_path, monkeypatch, "print('I talk')"))
-    assert found.words is None
-    assert found.seconds is not None
+def test_each_package_is_told_in_its_own_words_and_none_hides_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, (body, _) in BODIES.items():
+        (tmp_path / f"{name}.py").write_text(body)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    told: list[tuple[int, int]] = []
+    found = try_all(
+        [(f"{name}-package", name) for name in BODIES],
+        import_s=2.0,
+        torch_s=None,
+        heard=lambda _name, done, of: told.append((done, of)),
+    )
+    assert told == [(done, len(BODIES)) for done in range(1, len(BODIES) + 1)]
+    for entry, (name, (_, words)) in zip(found.imports, BODIES.items(), strict=True):
+        assert entry.package == f"{name}-package"
+        assert (entry.seconds is None, (words or "") in (entry.words or "")) == (words is not None, True), entry
+    severities = [finding.severity for finding in import_findings(found.imports)]
+    assert severities == [Severity.OK] + [Severity.WARN] * (len(BODIES) - 1)
+    assert all(finding.advice for finding in import_findings(found.imports) if finding.severity is Severity.WARN)
+    left = [Path(f"/proc/{pid}/cmdline") for pid in os.listdir("/proc") if pid.isdigit()]
+    assert not [path for path in left if path.exists() and b"sleep\x0061.5" in path.read_bytes()]
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ("raise ImportError('libcudart.so.12: cannot open')", "ImportError: libcudart.so.12: cannot open"),
-        ("import os; os._exit(3)", "status 3"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "signal 11"),
-        ("import time; time.sleep(60)", "no answer within 1 s"),
-    ],
-)
-def test_a_package_that_does_not_is_told_in_its_own_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, words: str
-) -> None:
-    found = try_import(package(tmp_path, monkeypatch, body), timeout_s=1.0 if "sleep" in body else 30.0)
-    assert words in (found.words or "")
-    (finding,) = import_findings([found])
-    assert finding.severity is Severity.WARN
-    assert finding.advice
+def test_where_nothing_can_be_tried_every_package_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tried, "python", lambda *_: [sys.executable, "-c", "raise OSError('no memory')"])
+    found = try_all([("one", "one"), ("two", "two")])
+    assert [entry.words for entry in found.imports] == ["OSError: no memory"] * 2
+    assert found.torch == "OSError: no memory"
 
 
 def test_implementations_are_grouped_by_what_they_need() -> None:
@@ -136,8 +146,9 @@ def test_a_torch_that_cannot_be_used_is_a_problem_in_its_own_words() -> None:
     assert "libtorch_cpu.so" in found.what
 
 
-def test_torch_is_examined_in_a_process_of_its_own() -> None:
-    facts = doctor_packages.torch_facts()
-    assert isinstance(facts, dict)
-    assert facts["torch"]
-    assert facts["profiler"]["cpu"] is None
+def test_torch_is_examined_and_packages_are_tried_beside_it() -> None:
+    found = try_all([("triton", "triton")])
+    assert isinstance(found.torch, dict)
+    assert found.torch["torch"]
+    assert found.torch["profiler"]["cpu"] is None
+    assert [entry.words for entry in found.imports] == [None]
