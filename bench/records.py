@@ -176,6 +176,8 @@ class Protocol:
     max_warmup_s: float = 2.0
     host_memory_limit_bytes: int | None = None
     """Cap on the private memory of a CPU trial, all its ranks together; None means 90 % of what is available when it starts."""
+    probe: bool = False
+    """Whether a case fits is all that is asked: the small check, a first call, and one that is timed while its peak is counted."""
 
     def __post_init__(self) -> None:
         if self.trials < 1 or self.min_samples < 1 or self.max_samples < self.min_samples:

@@ -46,10 +46,20 @@ def _saved_beyond_inputs(row: Result) -> float | None:
     return None if saved is None or inputs is None else saved - inputs
 
 
+MODEL_STATES = ("weight_bytes", "gradient_bytes", "master_bytes", "state_bytes")
+"""What the ZeRO paper calls model states: all that a rank keeps of a model but its activations."""
+
+
+def _model_states(row: Result) -> float | None:
+    parts = [value for metric in MODEL_STATES if (value := _median(row, metric)) is not None]
+    return sum(parts) if len(parts) == len(MODEL_STATES) else None
+
+
 DERIVED: Mapping[str, tuple[tuple[str, ...], Number]] = {
     "flops_per_s": (("time_s",), _per_second("flops")),
     "bytes_per_s": (("time_s",), _per_second("bytes")),
     "tokens_per_s": (("time_s",), _per_second("tokens")),
+    "model_state_bytes": (MODEL_STATES, _model_states),
     "saved_beyond_inputs_bytes": (("saved_bytes", "saved_input_bytes"), _saved_beyond_inputs),
 }
 """Numbers that follow of several: the metrics that they need, and how. Rates are those of all ranks, by the workload's formulas."""

@@ -62,6 +62,11 @@ class ProtocolForm(BaseModel):
         None, description="the same as a size: 2GB is 2e9 bytes, 2GiB is 2 * 2**30 bytes, a bare number is GB"
     )
 
+    probe: bool = Field(
+        _DEFAULTS.probe,
+        description="only whether it fits: two calls at the measured shape, of which one is timed and its peak counted",
+    )
+
     @model_validator(mode="after")
     def _ordered(self) -> ProtocolForm:
         if self.max_samples < self.min_samples:

@@ -201,7 +201,12 @@ def refill(workload: Workload, spec: Any, step: Step, generator: torch.Generator
 def finite_checks(step: Step) -> Iterator[Check]:
     """One call: are all outputs and gradients finite?"""
     step.prepare()
-    yield from _finiteness(step, step.observed(step()))
+    yield from finite_after(step, step())
+
+
+def finite_after(step: Step, returned: Any) -> Iterator[Check]:
+    """Of a call that was made, and what it returned: are all outputs and gradients finite?"""
+    yield from _finiteness(step, step.observed(returned))
 
 
 def _left_alone(tensors: Tensors, before: Tensors, what: str) -> Iterator[Check]:

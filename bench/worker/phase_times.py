@@ -64,9 +64,12 @@ class StreamMarks:
         return _added((name, begin.elapsed_time(end) * 1e-3) for (name, begin), (_, end) in pairs)
 
 
-def phase_times(step: Step, marks: Callable[[], Marks], team: Team | None = None) -> tuple[Measurement, ...]:
+def phase_times(
+    step: Step, marks: Callable[[], Marks], team: Team | None = None, *, most: int = MOST_CALLS
+) -> tuple[Measurement, ...]:
     """`<phase>_s` of each phase that the subject tells, one sample a call; nothing where it tells none.
 
+    `most`: no more samples than the protocol allows of the whole call, where a step takes a minute and one is asked for.
     Ranks make as many calls as the first one: a call may wait for all of them.
     """
     team = team or Alone()
@@ -75,7 +78,8 @@ def phase_times(step: Step, marks: Callable[[], Marks], team: Team | None = None
         return ()
     calls: list[dict[str, float]] = []
     spent_s = 0.0
-    while team.agree(len(calls) <= FEWEST_CALLS or (spent_s < ENOUGH_S and len(calls) <= MOST_CALLS)):
+    fewest, most = min(FEWEST_CALLS, most), min(MOST_CALLS, most)
+    while team.agree(len(calls) <= fewest or (spent_s < ENOUGH_S and len(calls) <= most)):
         step.prepare()
         of_call = marks()
         kept = phased(step.inputs, of_call.mark)

@@ -9,6 +9,8 @@ hand-over are ours and raise; after it they are the subject's and become a statu
 One failure after the timing is neither: running out of memory in a pass that only we need. The subject ran; what we wanted to know
 besides did not fit. The times stay, and the conditions say what was not done (`not_done`: phase to reason). Of several ranks this holds
 where all come out of the pass, each in its way: a rank that left while others wait for it in a collective ends the trial.
+
+A probe (`Protocol.probe`) asks only whether a case fits, where a call may take minutes: see probe.py.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ from bench.worker.device import DeviceSide, WrongDeviceError, open_device
 from bench.worker.phase_peaks import phase_peaks
 from bench.worker.phase_times import phase_times
 from bench.worker.phases import PhaseLog
+from bench.worker.probe import NOT_LOOKED_AT, probe
 from bench.worker.refusals import DisagreesError, classify, first_line, out_of_memory
 from bench.worker.step import Step, Tensors
 from bench.worker.subject import IMPORTS_FILE, ImportClock, Subject, load_subject
@@ -168,15 +171,25 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team)
 
         phases.enter("first_call")
         step, first_s = _first_call(bound, inputs, case.pass_, device, generator)
-        warm_s = _seconds_of_one_call(step, device)
-        if device.times:
-            findings.add("compile_cold_s" if request.cold_caches else "compile_warm_s", (max(0.0, first_s - warm_s),))
+        if not protocol.probe:
+            warm_s = _seconds_of_one_call(step, device)
+            if device.times:
+                findings.add("compile_cold_s" if request.cold_caches else "compile_warm_s", (max(0.0, first_s - warm_s),))
         step.clear()
 
         if request.verify:
             phases.enter("check")
             host_generator = torch.Generator().manual_seed(request.seed + 1)
             _check(findings, check.small_checks(subject, spec, device.torch_device, host_generator))
+
+        if protocol.probe:
+            phases.enter("memory")
+            fits = probe(step, device, team)
+            findings.measurements.extend(fits.measurements)
+            findings.conditions.update(fits.facts)
+            findings.proof = Proof("unknown", (), NOT_LOOKED_AT) if request.verify else None
+            _check(findings, fits.checks)
+            return
 
         if device.times:
             _time(request, phases, findings, device, step, team)
@@ -321,7 +334,7 @@ def _time(request: Request, phases: PhaseLog, findings: Findings, device: Device
     if retries is not None:
         findings.conditions["allocator_retries_while_sampling"] = (device.allocator_retries() or 0) - retries
     phases.enter("phases")
-    findings.measurements.extend(phase_times(step, device.marks, team))
+    findings.measurements.extend(phase_times(step, device.marks, team, most=request.protocol.max_samples))
     findings.add("time_s", samples.seconds, calls_per_sample=calls, note=samples.note())
     findings.measurements.extend(timer.measurements())
     findings.conditions.update(

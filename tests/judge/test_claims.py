@@ -200,6 +200,20 @@ def test_a_rate_is_the_work_of_the_formula_over_the_time() -> None:
     assert found(of, rows([0.01] * 3, cost=None)).why.startswith("the rows have no flops_per_s")
 
 
+def test_model_states_are_the_sum_of_what_a_rank_holds_and_none_where_a_part_of_it_was_not_measured() -> None:
+    of = claim(unit="GB", expected=16, by={"metric": "model_state_bytes"})
+    (whole,) = rows([2e9], metric="weight_bytes")
+    parts = [
+        factories.measurement(name, (size,))
+        for name, size in (("gradient_bytes", 2e9), ("master_bytes", 4e9), ("state_bytes", 8e9))
+    ]
+    result = replace(whole.result, measurements=(*whole.result.measurements, *parts))
+    ours = found(of, [replace(whole, result=result)]).ours
+    assert ours is not None
+    assert ours.value == 16e9
+    assert found(of, [replace(whole, result=replace(result, measurements=result.measurements[:-1]))]).ours is None
+
+
 def test_a_time_with_launch_gaps_says_so_and_bytes_do_not() -> None:
     slow = rows([0.010] * 3)
     bound = [Row(row.run, row.label, replace(row.result, conditions={"gpu_uuid": "GPU-a", "launch_bound": True})) for row in slow]

@@ -38,3 +38,15 @@ def test_each_phase_gets_its_own_time_and_one_that_comes_twice_in_a_call_the_sum
     assert min(times["backward_s"].samples) >= 0.010
     # A pause of the machine may fall into any one call, not into the quickest of many.
     assert min(times["forward_s"].samples) < min(times["backward_s"].samples)
+
+
+def test_no_more_samples_of_phases_are_taken_than_the_protocol_allows_of_the_call() -> None:
+    calls = []
+
+    def phased(_inputs: object, mark: Callable[[str], None]) -> None:
+        calls.append(1)
+        mark("forward")
+
+    (times,) = phase_times(step_of(phased), HostMarks, most=1)
+    assert len(times.samples) == 1
+    assert len(calls) == 2  # the first one warms up

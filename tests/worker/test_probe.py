@@ -1,0 +1,55 @@
+"""Probes: whether a case fits, in two calls at the measured shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.records import Pass, Protocol, Status
+from bench.worker.probe import NOT_LOOKED_AT, NOTE
+from tests.worker.test_trial import phases
+from tests.worker.trials import answer, attention, only, plugin
+
+PROBE = Protocol(trials=1, probe=True)
+COUNTS = """
+    import torch
+    def attention(q, k, v):
+        if q.shape[2] == 300:
+            print("a call at the measured shape")
+            CALLS.append(1)
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=spec.scale, enable_gqa=True)
+        return out * float("inf") if len(CALLS) == WRONG_AT else out
+    return attention
+"""
+
+
+@pytest.mark.parametrize("pass_", [Pass.FORWARD, Pass.FORWARD_BACKWARD])
+def test_a_probe_tells_time_and_peak_of_one_call_and_looks_no_further(tmp_path: Path, pass_: Pass) -> None:
+    reply = answer(tmp_path, attention("sdpa_flash", pass_=pass_), protocol=PROBE)
+    assert (reply.status, reply.reason) == (Status.OK, None)
+    assert (only(reply, "time_s").note, len(only(reply, "time_s").samples)) == (NOTE, 1)
+    assert only(reply, "peak_bytes").samples[0] > 0
+    assert {m.metric for m in reply.measurements} == {"build_s", "import_s", "time_s", "peak_bytes"}
+    assert reply.proof is not None
+    assert (reply.proof.verdict, reply.proof.detail) == ("unknown", NOT_LOOKED_AT)
+    assert {check.at for check in reply.checks} == {"small", "finite"}
+    assert phases(tmp_path)[-4:] == ["first_call", "check", "memory", "replied"]
+
+
+def counting(directory: Path, wrong_at: int) -> Path:
+    path = plugin(directory, "counting", COUNTS.strip("\n").replace("WRONG_AT", str(wrong_at)))
+    path.write_text(path.read_text().replace("@implementation", "CALLS = []\n\n\n@implementation", 1))
+    return path
+
+
+def test_a_probe_makes_two_calls_at_the_measured_shape(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    reply = answer(tmp_path, attention("counting", params={"seq_len": 300}), protocol=PROBE, plugins=(counting(tmp_path, 0),))
+    assert reply.status is Status.OK, reply.reason
+    assert capfd.readouterr().out.count("a call at the measured shape") == 2
+
+
+def test_a_probe_whose_counted_call_gives_infinity_is_incorrect(tmp_path: Path) -> None:
+    reply = answer(tmp_path, attention("counting", params={"seq_len": 300}), protocol=PROBE, plugins=(counting(tmp_path, 2),))
+    assert reply.status is Status.INCORRECT
+    assert "not finite" in (reply.reason or "")
