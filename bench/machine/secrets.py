@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -60,6 +61,7 @@ _URL_PASSWORD = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]{0,30}://)(?P<user>[^\
 _URL_USER_ONLY = re.compile(r"(?P<scheme>\bhttps?://)(?P<user>[^\s:/@?#]{16,})@", re.IGNORECASE)
 
 
+@lru_cache(maxsize=4096)
 def looks_secret(name: str) -> bool:
     """Whether the value of a variable of this name must not be stored."""
     return name.upper() not in _HARMLESS_NAME and _SECRET_NAME.search(name.upper()) is not None

@@ -2,8 +2,8 @@
 
 Packages as large as transformers take seconds to import, and each trial would pay for them anew. They cannot be imported in the server
 itself: many start threads or initialise CUDA, which would poison every child, and some change torch (bitsandbytes and Liger wrap
-methods of all optimizers), which is no business of a rival's trial. So a process of its own imports them, in the order in which a trial
-did, and serves only trials of that kind. Whether it may is not believed but tried: it must have one thread then, torch must not have
+methods of all optimizers), which is no business of a rival's trial. So a process of its own imports them, and serves only trials of
+that kind. Whether it may is not believed but tried: it must have one thread then, torch must not have
 initialised CUDA, and where trials run on CUDA a child of it must be able to compute there.
 """
 
@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -22,7 +23,7 @@ from bench.processes import adopt_orphans, die_with_parent, flush_c_streams
 from bench.worker.cuda_answers import Properties, answered
 from bench.worker.triton_interpreter import complete
 
-IMPORT_LIMIT_S = 25
+IMPORT_LIMIT_S = 35
 """After which a branch is given up: the parent waits a minute for a fork."""
 
 MOST_SAID_BYTES = 2**16
@@ -31,11 +32,11 @@ Statement = tuple[str, tuple[str, ...]]
 """An import statement: the module, and the names that are taken from it."""
 
 IMPORTED: list[str] = []
-"""In a branch: the modules of its statements. Its trials find them here."""
+"""In a branch: the modules of its statements, and the seconds that each took. Its trials find them here."""
 SAID: list[bytes] = []
 """In a branch: what packages printed while it imported them. It begins the logs of its trials, as if they had imported."""
 NOT_SHARED: list[str] = []
-"""In the server: why the trial that it forks next has no branch although it could use one. The trial finds it here."""
+"""In the server and in a branch: why the trial that is forked next imports for itself what could be shared. The trial finds it here."""
 
 
 class Branch:
@@ -155,10 +156,11 @@ def _tried(
         with ExitStack() as stack:
             askers = [] if device_index is None else stack.enter_context(answered(properties, device_index))
             for name, wanted in statements:
+                start = time.monotonic()
                 module = __import__(name, fromlist=wanted)
                 for one in wanted:
                     getattr(module, one, None)  # some packages import what is asked of them, when it is asked
-                IMPORTED.append(name)
+                IMPORTED.append(f"{name} ({time.monotonic() - start:.1f} s)")
     except Exception as error:  # noqa: BLE001 - whatever a package raises when it is imported is its trials' to tell
         return f"{type(error).__name__}: {error}"
     reason = unfit()

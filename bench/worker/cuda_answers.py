@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ from torch.cuda._utils import _get_device_index
 
 from bench.processes import die_with_parent
 
-READ_LIMIT_S = 20
+READ_LIMIT_S = 15
 """After which the child is given up: with a branch's own limit it stays within the minute that the parent waits for a fork."""
 
 Properties = Mapping[str, Any]
@@ -63,15 +63,14 @@ def _plain(properties: Any) -> dict[str, Any]:
 
 @contextmanager
 def answered(properties: Sequence[Properties], index: int) -> Iterator[list[str]]:
-    """Within the block torch tells of GPUs what `properties` say, and `index` is the current one.
+    """Within the block torch tells of GPUs what `properties` say, how many there are included, and `index` is the current one.
 
-    What is given is filled with the places outside torch, file and line, that had CUDA initialised all the same. Who keeps one of the two
-    functions that are replaced keeps one that asks torch itself once the block is left.
+    What is given is filled with the places outside torch, file and line, that had CUDA initialised all the same. Who keeps one of the
+    functions that are replaced keeps one that asks torch itself once the block is left. Without properties nothing is answered.
     """
     told = [SimpleNamespace(**values) for values in properties]
-    real_properties, real_current = torch.cuda.get_device_properties, torch.cuda.current_device
-    real_initialise = torch.cuda._lazy_init
     within, places = True, list[str]()
+    real_initialise = torch.cuda._lazy_init
 
     def initialise() -> None:
         if not torch.cuda.is_initialized():
@@ -79,21 +78,30 @@ def answered(properties: Sequence[Properties], index: int) -> Iterator[list[str]
         real_initialise()
 
     def get_device_properties(device: Any = None) -> Any:
-        if not within:
-            return real_properties(device)
         return told[index if device is None else _get_device_index(device, optional=True)]
 
-    def current_device() -> int:
-        return index if within else real_current()
+    answers: dict[str, Callable[..., Any]] = {
+        # Both would go to NVML, once more at each question, which takes its time and may leave a thread behind.
+        "is_available": lambda: True,
+        "device_count": lambda: len(told),
+        "current_device": lambda: index,
+        "get_device_properties": get_device_properties,
+    }
+    real = {name: getattr(torch.cuda, name) for name in answers} if told else {}
 
-    torch.cuda.get_device_properties, torch.cuda.current_device = get_device_properties, current_device
+    def answering(name: str) -> Callable[..., Any]:
+        return lambda *given, **named: (answers[name] if within else real[name])(*given, **named)
+
+    for name in real:
+        setattr(torch.cuda, name, answering(name))
     torch.cuda._lazy_init = initialise
     try:
         yield places
     finally:
         within = False
         torch.cuda._lazy_init = real_initialise
-        torch.cuda.get_device_properties, torch.cuda.current_device = real_properties, real_current
+        for name, function in real.items():
+            setattr(torch.cuda, name, function)
         interface = sys.modules.get("torch._dynamo.device_interface")
         getattr(interface, "caching_worker_device_properties", {}).pop("cuda", None)
 

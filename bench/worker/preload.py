@@ -1,54 +1,71 @@
-"""Which trials get a branch of the fork server: learned from what earlier ones of their kind imported.
+"""Which trials get a branch of the fork server: those whose imports take seconds, which others of their kind need as well.
 
-A trial leaves word of the import statements that it ran. The next that requires the same packages, with the same family of models, is
-forked from a branch that has run them (`branch.py`), and imports for itself what little its own subject needs besides. A kind that nobody
-has seen yet has at least what its workload says all its trials import.
+A trial is forked from a branch (`branch.py`) that has imported the packages that its subject requires, what its workload says all its
+trials import, and torch's compiler where something will be compiled. What little it needs besides it imports for itself.
+
+The compiler is a thousand modules, which torch imports at the first call that needs them. In a branch this is in the compile times of
+no trial, rather than in those of whichever came first.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bench.declare import Implementation
 from bench.records import Case, Request
 from bench.worker.branch import NOT_SHARED, Branch, Statement, open_branch
 from bench.worker.cuda_answers import Properties, read_properties
-from bench.worker.subject import IMPORTS_FILE, SHAREABLE, built_in_imports
+from bench.worker.subject import built_in_imports
 
-FEWEST = 2
-"""Trials with the same imports, this one among them, from which on they have a branch: it imports once, as this one would have."""
-WORTH_S = 0.2
-"""Fewer seconds of imports are left to the trials: a branch is a process, and on CUDA the proof that it is fit takes a second."""
 MOST = 6
 """Branches at a time, each a few hundred megabytes; the one that was longest not used makes room."""
 
+COMPILER = "torch._inductor.compile_fx"
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What decides which imports trials have in common."""
+SHAREABLE: Mapping[str, tuple[str, ...]] = {
+    "bitsandbytes": ("bitsandbytes",),
+    "flash_attn_4": ("cutlass.cute", "quack"),
+    "liger_kernel": ("liger_kernel.ops",),
+    "peft": ("peft",),
+    "torchao": ("torchao",),
+}
+"""Packages that take long to import, to the modules that bring nearly all that a trial imports for them.
 
-    modules: tuple[str, ...]
-    """That all trials of the workload import, by its word."""
-    packages: tuple[str, ...]
-    """In the order of their names, that the subject requires and that may be shared."""
+None that looks then at what a trial sets, such as where compilers' caches lie: so not DeepSpeed, and of FlashAttention-4 only what it is
+made of.
+"""
 
-    @property
-    def at_least(self) -> tuple[Statement, ...]:
-        """What is known before any trial has told: stands for all that such trials import of the same packages."""
-        return tuple((module, ()) for module in self.modules)
+BROUGHT: Mapping[str, tuple[str, ...]] = {
+    "bitsandbytes": (COMPILER,),
+    "liger_kernel.ops": ("peft", "bitsandbytes", "torchao", COMPILER),
+    "peft": ("bitsandbytes", "torchao", COMPILER),
+}
+"""Modules to those that they import themselves where they are installed: a trial of both needs no branch of its own."""
 
 
-def kind_of(case: Case) -> Kind:
-    """Of built-in workloads and implementations; of others nothing is imported before its trial."""
+def compiles(case: Case) -> bool:
+    """Whether torch.compile is used in the case, by us or by what a package makes of an optimizer's step."""
+    chosen = {case.params.get("compile", "none"), case.subject.get("compile", "none")}
+    return chosen != {"none"} or any(
+        "compiled" in name or name in ("flex", "liger_chunked") or (slot == "optimizer" and name.endswith("_ao"))
+        for slot, name in case.subject.items()
+    )
+
+
+def own_imports(case: Case) -> tuple[str, ...]:
+    """Modules that trials of the case import whatever packages their subject requires."""
+    return (*built_in_imports(case), *([COMPILER] if compiles(case) else []))
+
+
+def shared_imports(case: Case) -> tuple[str, ...]:
+    """Modules that a branch imports for trials of the case. Of the packages of plug-ins none."""
     required = {package for slot, name in case.subject.items() for package in _packages(slot, name)}
-    return Kind(built_in_imports(case), tuple(sorted(required & set(SHAREABLE))))
+    modules = (*own_imports(case), *(module for package in sorted(required) for module in SHAREABLE.get(package, ())))
+    brought = {one for module in modules for one in BROUGHT.get(module, ())}
+    return tuple(module for module in modules if module not in brought)
 
 
 def _packages(slot: str, name: str) -> Iterator[str]:
@@ -58,18 +75,16 @@ def _packages(slot: str, name: str) -> Iterator[str]:
 
 
 class Branches:
-    """Those that stand, and what is known of imports."""
+    """Those that stand, and which are not to be had."""
 
     def __init__(self, unfit: Callable[[], str | None], serve: Callable[[socket.socket], None]) -> None:
         """`unfit` says why this process must not be forked, or None; `serve` is what a branch does with its end of a socket pair."""
         self._unfit = unfit
         self._serve = serve
-        self._known: dict[Kind, tuple[Statement, ...]] = {}
-        self._asked: dict[tuple[Statement, ...], int] = {}
-        self._standing: dict[tuple[Statement, ...], Branch] = {}
+        self._standing: dict[tuple[str, ...], Branch] = {}
         self._properties: Sequence[Properties] | None = None
-        self.refused: dict[tuple[Statement, ...], str] = {}
-        """Statements to the reason why they are left to the trials."""
+        self.refused: dict[tuple[str, ...], str] = {}
+        """Modules to the reason why they are left to the trials."""
 
     def standing(self) -> list[Branch]:
         """The one that was longest not used first."""
@@ -77,60 +92,40 @@ class Branches:
 
     def offer(self, request: Request) -> Branch | None:
         """The branch for a trial that is about to be forked; None where it imports for itself, or nothing."""
-        kind = kind_of(request.case)
-        wanted = self._known.get(kind, kind.at_least)
-        NOT_SHARED[:] = [self.refused[wanted]] if wanted in self.refused else []
-        if wanted in self.refused:
-            wanted = kind.at_least
-        if not wanted or wanted in self.refused:
-            return None
-        self._asked[wanted] = self._asked.get(wanted, 0) + 1
-        if wanted in self._standing:
-            self._standing[wanted] = self._standing.pop(wanted)
-            return self._standing[wanted]
-        return self._open(wanted, request) if self._asked[wanted] >= FEWEST else None
-
-    def learn(self, request: Request, directory: Path) -> None:
-        """From the word that a trial of a kind not seen before has left."""
-        kind = kind_of(request.case)
-        if kind in self._known:
-            return
-        with suppress(OSError):
-            word = json.loads((directory / IMPORTS_FILE).read_text())
-            told = {module.partition(".")[0] for module in kind.modules}
-            further = tuple(
-                (name, tuple(wanted)) for name, wanted in word["statements"] if name.partition(".")[0] in set(kind.packages) - told
-            )
-            if not further:
-                return  # it ended before it came to them
-            self._known[kind] = kind.at_least
-            if word["seconds"] >= WORTH_S:
-                self._known[kind] += further
-                self._asked[self._known[kind]] = self._asked.get(self._known[kind], 0) + 1
+        NOT_SHARED.clear()
+        for modules in dict.fromkeys((shared_imports(request.case), own_imports(request.case))):
+            if not modules:
+                continue
+            if modules in self._standing:
+                self._standing[modules] = self._standing.pop(modules)
+                return self._standing[modules]
+            if modules not in self.refused:
+                opened = self._open(modules, request)
+                if isinstance(opened, Branch):
+                    self._standing[modules] = opened
+                    return opened
+                self.refused[modules] = opened
+                print(f"left to the trials: {', '.join(modules)}: {opened}", flush=True)
+            NOT_SHARED.append(self.refused[modules])
+        return None
 
     def drop(self, branch: Branch) -> None:
         """Forgets one that has ended."""
-        self._standing = {wanted: kept for wanted, kept in self._standing.items() if kept is not branch}
+        self._standing = {modules: kept for modules, kept in self._standing.items() if kept is not branch}
         branch.connection.close()
 
-    def _open(self, wanted: tuple[Statement, ...], request: Request) -> Branch | None:
+    def _open(self, modules: tuple[str, ...], request: Request) -> Branch | str:
         while len(self._standing) >= MOST:
             self.drop(self.standing()[0])  # at the end of its socket it leaves
         device_index = request.device_index if request.case.device == "cuda" else None
         if device_index is not None and self._properties is None:
             self._properties = read_properties()
-        opened = open_branch(
-            wanted,
+        statements: list[Statement] = [(module, ()) for module in modules]
+        return open_branch(
+            statements,
             self._serve,
             self._unfit,
             device_index,
             self._properties or (),
             interpreter=request.case.device.endswith("-interpreter"),
         )
-        if isinstance(opened, Branch):
-            self._standing[wanted] = opened
-            return opened
-        self.refused[wanted] = opened
-        NOT_SHARED[:] = [opened]
-        print(f"left to the trials: {', '.join(name for name, _ in wanted)}: {opened}", flush=True)
-        return None

@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bench.processes import Process, adopt_orphans, descendants, die_with_parent, end_all, flush_c_streams, look_up
-from bench.worker.branch import SAID, Branch
+from bench.worker.branch import NOT_SHARED, SAID, Branch
 from bench.worker.preload import Branches
 
 if TYPE_CHECKING:
@@ -160,8 +160,6 @@ class Server:
         self._branches = Branches(_unfit, self._be_a_branch)
         self._active: Branch | None = None
         """That of the trial in progress."""
-        self._request: Request | None = None
-        """The trial's in progress, where it is one that may have a branch."""
         self._asked: dict[str, Any] = {}
         """What the parent asked for last."""
         self._prepared_s = 0.0
@@ -212,12 +210,14 @@ class Server:
     def _start(self) -> None:
         """The trial that was asked for, from the branch of its kind where there is one."""
         began = time.monotonic()
-        self._request = None if self._is_branch or self._asked["world_size"] != 1 else self._read_request()
-        self._active = self._branches.offer(self._request) if self._request is not None else None
+        request = None if self._is_branch or self._asked["world_size"] != 1 else self._read_request()
+        if self._is_branch:
+            NOT_SHARED[:] = self._asked["not_shared"]
+        self._active = None if request is None else self._branches.offer(request)
         self._prepared_s = time.monotonic() - began
         if self._active is None:
             self._fork()
-        elif not self._active.ask(self._asked):
+        elif not self._active.ask({**self._asked, "not_shared": NOT_SHARED}):
             self._lose(self._active)
 
     def _fork(self) -> None:
@@ -329,8 +329,6 @@ class Server:
 
     def _ended(self, message: dict[str, Any]) -> None:
         """The last word on a trial, a branch's or ours."""
-        if self._request is not None:
-            self._branches.learn(self._request, Path(self._asked["directory"]))
         self._trial = self._returncode = self._active = None
         self.say(**message)
 

@@ -21,20 +21,12 @@ from bench.declare import Bound, Implementation, Unavailable, Unsupported, Workl
 from bench.records import Case, Pass, Request
 from bench.worker.weights import stored_tensors
 
-SHAREABLE = ("bitsandbytes", "liger_kernel", "peft", "torchao", "transformers")
-"""Packages that take long to import and look at nothing then that a trial sets, such as where compilers' caches lie. DeepSpeed does."""
-IMPORTS_FILE = "imports"
-"""In a trial's directory: what of them it imported, for the fork server."""
-
 
 class ImportClock:
     """Seconds spent inside import statements, wherever they are run: builders import their packages themselves."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.shareable_s = 0.0
-        self.shareable: dict[tuple[str, tuple[str, ...]], None] = {}
-        """Statements of packages in SHAREABLE, in order: the module, and what is taken from it."""
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -49,15 +41,10 @@ class ImportClock:
             depth = 1
             start = time.perf_counter()
             try:
-                found = real(name, globals, locals, fromlist, level)
+                return real(name, globals, locals, fromlist, level)
             finally:
-                spent_s = time.perf_counter() - start
-                self.seconds += spent_s
+                self.seconds += time.perf_counter() - start
                 depth = 0
-            if level == 0 and name.partition(".")[0] in SHAREABLE:
-                self.shareable[name, tuple(one for one in fromlist or () if one != "*")] = None
-                self.shareable_s += spent_s
-            return found
 
         builtins.__import__ = timed_import
         try:

@@ -55,7 +55,7 @@ from bench.worker.phases import PhaseLog
 from bench.worker.probe import NOT_LOOKED_AT, probe
 from bench.worker.refusals import DisagreesError, classify, first_line, out_of_memory
 from bench.worker.step import Step, Tensors
-from bench.worker.subject import IMPORTS_FILE, ImportClock, Subject, load_subject
+from bench.worker.subject import ImportClock, Subject, load_subject
 from bench.worker.team import Alone, Team
 
 
@@ -89,9 +89,6 @@ def run_trial(directory: Path, team: Team | None = None) -> None:
     findings = Findings(runtime=_runtime())
     phases.enter("handover")
     reply = _answer(request, phases, findings, team)
-    if team.size == 1:
-        word = {"seconds": findings.imports.shareable_s, "statements": list(findings.imports.shareable)}
-        (directory / IMPORTS_FILE).write_text(canonical_json(word), encoding="utf-8")
     _write(directory / f"reply{suffix}.json", reply)
     phases.enter("replied")
     phases.close()
@@ -160,7 +157,7 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team)
         with imports.running():
             bound = subject.build(spec, parameters)
         findings.add("build_s", (time.perf_counter() - start - (imports.seconds - imported),))
-        # What a branch has imported costs this trial nothing, and did cost the first of its kind.
+        # What a branch has imported costs its trials nothing; the note says what it cost the branch.
         found = f"without what was imported before the fork: {', '.join(dict.fromkeys(IMPORTED))}" if IMPORTED else None
         findings.add("import_s", (imports.seconds,), note=found)
         if NOT_SHARED:

@@ -14,14 +14,16 @@ from typing import Any
 
 import pytest
 
+import bench.workloads
 from bench.processes import look_up
 from bench.records import Pass, Protocol, Request, canonical_json, dump
 from bench.run.forkserver import ForkServer, server_environment
 from bench.worker.branch import NOT_SHARED, Branch, open_branch
-from bench.worker.preload import Branches
-from bench.worker.subject import IMPORTS_FILE, built_in_imports, import_declarations
+from bench.worker.preload import COMPILER, Branches, compiles, shared_imports
+from bench.worker.server import Server
+from bench.worker.subject import import_declarations
 from tests import factories
-from tests.worker.trials import rms_norm
+from tests.worker.trials import attention, rms_norm
 from tests.workloads.linear_cases import linear
 from tests.workloads.training import training
 
@@ -131,7 +133,7 @@ class Opened:
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
     import_declarations()  # as the server has
-    made = Opened("liger_kernel.ops.rope")
+    made = Opened("liger_kernel.ops")
     monkeypatch.setattr("bench.worker.preload.open_branch", made)
     yield made
     for one in made.sockets:
@@ -142,81 +144,69 @@ def request(case: Any) -> Request:
     return Request(case, Protocol(), seed=1, threads=1)
 
 
-def told(folder: Path, seconds: float, *names: str) -> Path:
-    (folder / IMPORTS_FILE).write_text(canonical_json({"seconds": seconds, "statements": [[name, []] for name in names]}))
-    return folder
-
-
 LLAMA = "transformers.models.llama.modeling_llama"
 
 
-def test_the_second_trial_that_requires_the_same_packages_has_a_branch(tmp_path: Path, opened: Opened) -> None:
+def test_trials_that_require_the_same_package_have_one_branch_and_a_rival_has_none(opened: Opened) -> None:
     branches = Branches(fit, waits)
-    layer, other, rival = (request(linear(name)) for name in ("nf4_bnb", "int8_bnb", "plain"))
-    for one in (layer, rival):
-        assert branches.offer(one) is None
-    branches.learn(layer, told(tmp_path, 3.0, "bitsandbytes.nn", "torchao.quantization"))
-    branches.learn(rival, told(tmp_path, 0.0))
-    branch = branches.offer(other)
+    branch = branches.offer(request(linear("nf4_bnb")))
     assert branch is not None
-    assert branches.offer(layer) is branch
-    assert branches.offer(rival) is None, "a rival's trial has nothing to do with it"
-    assert opened.asked == [("bitsandbytes.nn",)], "and what else was imported is not what they require"
+    assert branches.offer(request(linear("int8_bnb"))) is branch
+    assert branches.offer(request(linear("plain"))) is None, "a rival's trial has nothing to do with it"
+    assert opened.asked == [("bitsandbytes",)]
 
 
-def test_little_is_left_to_the_trials(tmp_path: Path, opened: Opened) -> None:
+def test_a_training_step_has_its_family_besides_and_what_a_package_brings_is_not_asked_for_again() -> None:
+    import_declarations()
+    assert shared_imports(training()) == (LLAMA,)
+    assert shared_imports(training(architecture="gemma2")) == ()
+    assert shared_imports(training(fills={"optimizer": "adamw8bit_bnb", "swiglu": "liger"})) == (LLAMA, "liger_kernel.ops")
+    assert shared_imports(training(fills={"optimizer": "adamw8bit_bnb", "compile": "layer"})) == (LLAMA, "bitsandbytes")
+    assert shared_imports(training(fills={"optimizer": "adamw8bit_ao"})) == (LLAMA, COMPILER, "torchao")
+    assert shared_imports(attention("flash_attn4")) == ("cutlass.cute", "quack"), "itself it looks at where a trial's caches lie"
+    assert shared_imports(factories.case(pass_=Pass.FORWARD)) == ()
+    assert shared_imports(factories.case(workload="from_outside", params={"compile": "none"})) == ()
+
+
+def test_what_compiles_has_torchs_compiler_and_a_rival_has_not(opened: Opened) -> None:
     branches = Branches(fit, waits)
-    layer = request(linear("nf4_bnb"))
-    branches.learn(layer, told(tmp_path, 0.1, "bitsandbytes.nn"))
-    assert [branches.offer(layer) for _ in range(3)] == [None] * 3
+    assert branches.offer(request(attention("sdpa_flash"))) is None
+    branch = branches.offer(request(attention("flex")))
+    assert branch is not None
+    assert branches.offer(request(attention("flex", params={"seq_len": 48}))) is branch
+    assert opened.asked == [(COMPILER,)]
 
 
-def test_a_trial_that_ended_too_early_teaches_nothing(tmp_path: Path, opened: Opened) -> None:
+def test_all_that_calls_torch_compile_is_known_to_compile() -> None:
+    """Held against the sources of the workloads: a way of compiling that is new must be told."""
+    folder = Path(bench.workloads.__file__).parent
+    by_name = [path for path in folder.glob("*/*.py") if "torch.compile(" in path.read_text() and path.name[0] != "_"]
+    assert len(by_name) > 6
+    assert [path for path in by_name if not compiles(factories.case(path.stem))] == []
+    assert compiles(linear("plain", params={"compile": "default"}))
+    assert compiles(training(fills={"compile": "layer"}))
+    assert compiles(training(fills={"optimizer": "adamw8bit_ao"}))
+    assert not any(compiles(case) for case in (linear("plain"), training(), attention("eager"), rms_norm("liger")))
+
+
+def test_what_makes_a_branch_unfit_is_tried_once_and_the_rest_is_still_shared(opened: Opened) -> None:
     branches = Branches(fit, waits)
-    layer = request(linear("nf4_bnb"))
-    branches.learn(layer, told(tmp_path, 0.0))
-    branches.learn(layer, told(tmp_path, 3.0, "bitsandbytes.nn"))
-    assert branches.offer(layer) is not None
-
-
-def test_steps_of_a_family_share_its_import_before_any_has_told_and_liger_makes_another_kind(
-    tmp_path: Path, opened: Opened
-) -> None:
-    branches = Branches(fit, waits)
-    assert branches.offer(request(training())) is None
-    assert branches.offer(request(training(fills={"optimizer": "sgd"}))) is not None
-    liger = request(training(fills={"swiglu": "liger"}))
+    liger, alone = request(training(fills={"rope": "liger"})), request(rms_norm("liger"))
     assert branches.offer(liger) is not None
-    branches.learn(liger, told(tmp_path, 1.0, "transformers", LLAMA, "liger_kernel.ops.swiglu"))
-    branches.offer(liger)
-    assert opened.asked == [(LLAMA,), (LLAMA, "liger_kernel.ops.swiglu")]
-
-
-def test_what_makes_a_branch_unfit_is_tried_once_and_the_rest_is_still_shared(tmp_path: Path, opened: Opened) -> None:
-    branches = Branches(fit, waits)
-    liger = request(training(fills={"rope": "liger"}))
-    branches.offer(liger)
-    branches.learn(liger, told(tmp_path, 5.0, "transformers", LLAMA, "liger_kernel.ops.rope"))
-    assert branches.offer(liger) is None
-    assert branches.offer(liger) is not None
-    assert opened.asked == [(LLAMA, "liger_kernel.ops.rope"), (LLAMA,)]
-    assert list(branches.refused.values()) == ["it has 2 threads"]
+    assert branches.offer(liger) is branches.offer(request(training()))
+    assert opened.asked == [(LLAMA, "liger_kernel.ops"), (LLAMA,)]
+    assert [branches.offer(alone), branches.offer(alone)] == [None, None]
+    assert opened.asked[2:] == [("liger_kernel.ops",)]
+    assert set(branches.refused.values()) == {"it has 2 threads"}
     assert NOT_SHARED == ["it has 2 threads"], "its trial tells"
     branches.offer(request(linear("plain")))
     assert NOT_SHARED == []
 
 
-def test_the_branch_that_was_longest_not_used_makes_room(tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_branch_that_was_longest_not_used_makes_room(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.worker.preload.MOST", 2)
     branches = Branches(fit, waits)
-    kinds = {
-        "bitsandbytes.nn": request(linear("nf4_bnb")),
-        "torchao.quantization": request(linear("int8_dynamic_ao")),
-        "liger_kernel.ops.rms_norm": request(rms_norm("liger")),
-    }
-    for name, kind in kinds.items():
-        branches.learn(kind, told(tmp_path, 1.0, name))
-    one, two, three = kinds.values()
+    one, two, three = (request(case) for case in (linear("nf4_bnb"), linear("int8_dynamic_ao"), attention("flex")))
     first, second = branches.offer(one), branches.offer(two)
     assert branches.offer(one) is first
     assert branches.standing() == [second, first]
@@ -224,11 +214,23 @@ def test_the_branch_that_was_longest_not_used_makes_room(tmp_path: Path, opened:
     assert branches.standing() == [first, third]
 
 
-def test_a_training_step_names_its_family_and_what_imports_nothing_names_none() -> None:
-    assert built_in_imports(training()) == (LLAMA,)
-    assert built_in_imports(training(architecture="gemma2")) == ()
-    assert built_in_imports(factories.case(pass_=Pass.FORWARD)) == ()
-    assert built_in_imports(factories.case(workload="from_outside")) == ()
+def test_a_branch_tells_its_trials_what_could_not_be_shared_besides(
+    tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "request.json").write_text(canonical_json(dump(request(training(fills={"rope": "liger"})))))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        server, branch = Server(theirs), Server(theirs, is_branch=True)
+        asked = {"op": "run", "directory": str(tmp_path), "world_size": 1, "variables": {}}
+        ours.sendall(json.dumps(asked).encode() + b"\n")
+        assert server._receive()
+        passed_on = json.loads(opened.sockets[-1].recv(65536))
+        NOT_SHARED.clear()
+        monkeypatch.setattr(branch, "_fork", lambda: None)
+        ours.sendall(json.dumps(passed_on).encode() + b"\n")
+        assert branch._receive()
+        assert NOT_SHARED == ["it has 2 threads"]
+        NOT_SHARED.clear()
 
 
 def run_once(server: Any, folder: Path, case: Any) -> tuple[str, dict[str, Any]]:
@@ -257,16 +259,16 @@ def test_a_run_imports_once_for_a_kind_and_a_lost_branch_is_no_lost_trial(tmp_pa
     server = ForkServer(tmp_path / "server.log", server_environment(1, tmp_path / "caches", {}))
     try:
         assert server.start(lambda: False)
-        shared = "without what was imported before the fork: bitsandbytes.nn, bitsandbytes.functional"
+        shared = "without what was imported before the fork: bitsandbytes ("
         notes = [run_once(server, tmp_path / f"{number}", case)[0] for number, case in enumerate((layer, layer, rival))]
-        assert notes == ["None", shared, "None"]
+        assert [note.startswith(shared) for note in notes] == [True, True, False]
         branch = branch_of(server)
 
         (tmp_path / "ended").mkdir()
         (tmp_path / "ended" / "request.json").write_bytes((tmp_path / "0" / "request.json").read_bytes())
         server.begin(tmp_path / "ended", 1)
         assert server.end_trial(0.0).returncode == -signal.SIGKILL
-        assert run_once(server, tmp_path / "after", layer)[0] == shared
+        assert run_once(server, tmp_path / "after", layer)[0].startswith(shared)
         assert branch_of(server) == branch, "what ends a trial leaves its branch"
 
         (tmp_path / "lost").mkdir()
@@ -277,7 +279,7 @@ def test_a_run_imports_once_for_a_kind_and_a_lost_branch_is_no_lost_trial(tmp_pa
         assert ended is not None
         assert ended.returncode == -signal.SIGKILL
         assert (found := look_up(trial)) is None or found.zombie
-        assert run_once(server, tmp_path / "last", layer)[0] == shared, "the next one has another"
+        assert run_once(server, tmp_path / "last", layer)[0].startswith(shared), "the next one has another"
         assert branch_of(server) != branch
     finally:
         server.close()
