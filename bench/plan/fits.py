@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bench.plan.alike import Alike
 from bench.plan.costs import Costs, MeasuredStep, costs
 from bench.plan.moments import Target
 from bench.plan.predict import host_bytes, peak_bytes
@@ -95,7 +96,7 @@ def choices(
 
     `steps` were measured, on whichever GPU; those on `gpu` are preferred.
     """
-    plan = _Plan(model, asked, memory_bytes, target or Target())
+    plan = _Plan(model, asked, memory_bytes, target or Target(), Alike())
     first = plan.sized(asked)
     found = []
     for train in _ways(asked):
@@ -116,23 +117,27 @@ class _Plan:
     asked: TrainSpec
     memory_bytes: int
     target: Target
+    alike: Alike
 
     def sized(self, train: TrainSpec) -> tuple[TrainSpec, int, bool]:
-        peak = peak_bytes(self.model, train, self.target)
+        peak = peak_bytes(self.model, train, self.target, self.alike)
         return train, peak, needed_bytes(peak) <= self.memory_bytes
 
     def choice(self, expected: Costs, train: TrainSpec, peak: int, fits: bool) -> Choice:
         def with_context(steps: int) -> int:
-            return needed_bytes(peak_bytes(self.model, replace(train, seq_len=steps * CONTEXT_STEP), self.target))
+            return needed_bytes(peak_bytes(self.model, replace(train, seq_len=steps * CONTEXT_STEP), self.target, self.alike))
 
         def with_batch(batch: int) -> int:
-            return needed_bytes(peak_bytes(self.model, replace(train, batch=batch), self.target))
+            return needed_bytes(peak_bytes(self.model, replace(train, batch=batch), self.target, self.alike))
 
-        guess = max(1, train.seq_len // CONTEXT_STEP)
-        longest = largest(with_context, self.memory_bytes, most=LONGEST // CONTEXT_STEP, guess=guess)
-        batch = largest(with_batch, self.memory_bytes, most=max(1, LONGEST // train.seq_len), guess=train.batch)
+        needed = needed_bytes(peak)
+        blocks, rest = divmod(train.seq_len, CONTEXT_STEP)
+        known = {} if rest else {blocks: needed}
+        longest = largest(with_context, self.memory_bytes, most=LONGEST // CONTEXT_STEP, guess=max(1, blocks), known=known)
+        most = max(1, LONGEST // train.seq_len)
+        batch = largest(with_batch, self.memory_bytes, most=most, guess=train.batch, known={train.batch: needed})
         context = longest and longest * CONTEXT_STEP
-        host = host_bytes(self.model, train, self.target)
+        host = host_bytes(self.model, train, self.target, self.alike)
         return Choice(
             train, _changes(train, self.asked), peak, host, fits, expected.of(train), expected.step(train), context, batch
         )
@@ -230,25 +235,36 @@ def _changes(train: TrainSpec, asked: TrainSpec) -> tuple[str, ...]:
     return tuple(f"{slot}={getattr(train, slot)}" for slot in slots if getattr(train, slot) != getattr(asked, slot))
 
 
-def largest(size: Callable[[int], int], limit: int, *, most: int, guess: int) -> int | None:
-    """The largest n up to `most` with size(n) <= limit, for a size that grows with n; None where size(1) is above it."""
-    low, low_size = 1, size(1)
-    if low_size > limit:
+def largest(size: Callable[[int], int], limit: int, *, most: int, guess: int, known: Mapping[int, int] | None = None) -> int | None:
+    """The largest n up to `most` with size(n) <= limit, for a size that grows with n; None where size(1) is above it.
+
+    `known`: sizes that need not be asked for again.
+    """
+    sizes = dict(known or {})
+
+    def sized(n: int) -> int:
+        if n not in sizes:
+            sizes[n] = size(n)
+        return sizes[n]
+
+    if sized(1) > limit:
         return None
-    high, high_size = min(most, max(2, guess)), size(min(most, max(2, guess)))
-    while high_size <= limit:
-        low, low_size = high, high_size
-        if high == most:
-            return most
-        high = min(most, high * 4)
-        high_size = size(high)
+    # size(low) fits; size(high) does not, or nobody asks; `below` is what `low` was before.
+    low, high, below = 1, most + 1, 1
+    first = min(max(guess, 2), most)
+    if first > 1:
+        low, high = (first, high) if sized(first) <= limit else (low, first)
+    slow = 0
     while high - low > 1:
-        straight = low + int((high - low) * (limit - low_size) / (high_size - low_size))
-        # A straight line leaves the bracket uneven where size is a curve: every step takes a quarter of it at least.
-        middle = min(max(straight, low + max(1, (high - low) // 64)), high - max(1, (high - low) // 4))
-        found = size(middle)
-        if found <= limit:
-            low, low_size = middle, found
-        else:
-            high, high_size = middle, found
+        # Of a curve the line through both ends meets the limit on one side, and the line on from the points below it on the other.
+        one, other = (below, low) if high not in sizes or (slow == 1 and below < low) else (low, high)
+        growth = (sizes[other] - sizes[one]) / (other - one) if other > one else 0.0
+        n = low + int((limit - sizes[low]) / growth) if growth > 0 else high
+        if slow > 1:
+            n = (low + high) // 2
+        # Beyond what was looked at a line may be wrong by any factor.
+        n = min(max(n, low + 1), high - 1, high if high in sizes else 16 * low)
+        before = high - low
+        low, high, below = (n, high, low) if sized(n) <= limit else (low, n, below)
+        slow = slow + 1 if 2 * (high - low) > before and high in sizes and slow < 2 else 0
     return low

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
+from bench.plan.alike import Alike
 from bench.plan.dims import Dims
 from bench.plan.layer import INPUT, decoder_layer, dims_of, last_norm
 from bench.plan.loss import loss
@@ -78,25 +79,35 @@ class _Candidate:
 class Step:
     """All moments of one step on one GPU."""
 
-    def __init__(self, model: ModelSpec, train: TrainSpec, target: Target) -> None:
+    def __init__(self, model: ModelSpec, train: TrainSpec, target: Target, alike: Alike | None = None) -> None:
+        """`alike`: shared with other steps of the model on the target."""
         if target.cuda:
             train.demand_kernels_of_cuda()
         self.model, self.train, self.target = model, train, target
         self.dims: Dims = dims_of(model, train)
-        whole = residents(model, train, self.dims, workspace_bytes=target.workspace_bytes if target.cuda else 0)
-        self.sharding: Sharding = sharded(model, train, whole, cuda=target.cuda)
+        self._alike = alike or Alike()
+        self.sharding: Sharding = self._alike.sharding(train, self.dims, self._sharding)
         self.residents: Residents = self.sharding.residents
         self._shares: dict[int, tuple[Alive, ...]] = {}
         self.layers: list[_Part] = self._layers()
-        self.norm = self._part("last norm", last_norm(model, train, self.dims, cuda=target.cuda), 1)
-        self.loss = self._part("loss", loss(model, train, self.dims, cuda=target.cuda), 1)
+        norm = self._alike.tape("last norm", train, lambda: last_norm(model, train, self.dims, cuda=target.cuda))
+        self.norm = self._part("last norm", norm, 1)
+        self.loss = self._part("loss", self._alike.tape("loss", train, lambda: loss(model, train, self.dims, cuda=target.cuda)), 1)
+
+    def _sharding(self) -> Sharding:
+        workspace_bytes = self.target.workspace_bytes if self.target.cuda else 0
+        whole = residents(self.model, self.train, self.dims, workspace_bytes=workspace_bytes)
+        return sharded(self.model, self.train, whole, cuda=self.target.cuda)
 
     def _layers(self) -> list[_Part]:
         """Equal layers share one part. Without checkpoints the first differs where the embedding is frozen."""
         every = {"none": 0, "every_second": 2}.get(self.train.checkpointing, 1)
 
         def made(index: int, first: bool) -> _Part:
-            tape = decoder_layer(self.model, self.train, self.dims, cuda=self.target.cuda, first=first)
+            def decoder() -> Tape:
+                return decoder_layer(self.model, self.train, self.dims, cuda=self.target.cuda, first=first)
+
+            tape = self._alike.tape("first layer" if first else "layer", self.train, decoder)
             return self._checkpointed(tape) if every and index % every == 0 else self._part("layer", tape, self.model.layers)
 
         kinds = [made(index, False) for index in range(max(1, every))]
@@ -220,7 +231,7 @@ class Step:
         if during:
             terms = (*resident, *during)
             shared = self._shared()
-            size = sum(term.size_bytes for term in terms) + sum(alive.size for group in (*left, shared) for alive in group)
+            size = sum(term.size_bytes for term in terms) + _bytes([*left, shared])
             yield _Candidate(name, phase, size, terms, left, tuple(shared))
 
     def _behind(self, parts: Sequence[_Part], accumulated: bool, *, sent: bool = False) -> list[tuple[Alive, ...]]:
@@ -286,7 +297,7 @@ class Step:
         kinds = (f"{phase}:{place}", *((f"{phase}:layer",) if place.endswith("layer") else ()))
         during = self.sharding.at(*kinds, "last" if place == "embedding" else phase)
         size = sum(term.size_bytes for term in (*resident, *during)) + replay.highest
-        size += sum(sum(map(_SIZE, group)) for group in (*left, shared))
+        size += _bytes([*left, shared])
         return _Candidate(name, phase, size, (*resident, *during), left, (*replay.at_highest, *shared))
 
     def _moment(self, of: _Candidate) -> Moment:
@@ -320,6 +331,18 @@ class Step:
         if alive.part == "loss" and (phase == "loss" or alive.kind == SAVED):
             return "loss"
         return "saved_activations" if alive.kind == SAVED else "temporaries"
+
+
+def _bytes(groups: Sequence[Sequence[Alive]]) -> int:
+    """Of all that is in them. Equal layers leave the same group, which is summed once."""
+    known: dict[int, int] = {}
+    total = 0
+    for group in groups:
+        key = id(group)
+        if key not in known:
+            known[key] = sum(map(_SIZE, group))
+        total += known[key]
+    return total
 
 
 def _sum(groups: Iterable[Sequence[Alive]]) -> dict[Alive, int]:

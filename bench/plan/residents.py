@@ -54,11 +54,11 @@ def residents(model: ModelSpec, train: TrainSpec, dims: Dims, *, workspace_bytes
         *(_kept(weight, train) for weight in every),
         Term("rotary frequencies", ANY, "parameters", 2 * 4 * (model.head_dim // 2), "2·4·d/2", "LlamaRotaryEmbedding's buffers"),
         *_masters(train, elements),
-        Term("optimizer states", ANY, "optimizer_states", kept.device_bytes, kept.formula, f"the slot optimizer: {train.optimizer}"),
-        Term("tokens and labels", ANY, "inputs", 2 * 8 * dims.values["t"] * train.accumulation + 8 * train.seq_len,
-             "2·8·t·accumulation + 8·s", "int64 tokens, labels and positions"),
-        *_masks(train, dims),
-    ]  # fmt: skip
+        Term(
+            "optimizer states", ANY, "optimizer_states", kept.device_bytes, kept.formula, f"the slot optimizer: {train.optimizer}"
+        ),
+        *of_tokens(train, dims),
+    ]
     if cuda:
         formula = f"{CUBLAS_HANDLES}·{workspace_bytes / 2**20:g} MiB"
         terms.append(Term("cuBLAS workspaces", ANY, "other_residents", CUBLAS_HANDLES * workspace_bytes, formula,
@@ -71,6 +71,13 @@ def residents(model: ModelSpec, train: TrainSpec, dims: Dims, *, workspace_bytes
         _last_gradient(train, learned[-1]),
         kept.host_bytes,
     )
+
+
+def of_tokens(train: TrainSpec, dims: Dims) -> tuple[Term, ...]:
+    """The terms that grow with the tokens; no sharding divides them or moves them away."""
+    size = 2 * 8 * dims.values["t"] * train.accumulation + 8 * train.seq_len
+    formula = "2·8·t·accumulation + 8·s"
+    return (Term("tokens and labels", ANY, "inputs", size, formula, "int64 tokens, labels and positions"), *_masks(train, dims))
 
 
 def _kept(weight: Weight, train: TrainSpec) -> Term:

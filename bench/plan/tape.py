@@ -126,6 +126,7 @@ class Tape:
         self.operations: list[Operation] = []
         self.cached: list[Tensor] = []
         """Kept until the forward of the whole model ends, saved or not: autocast's copies of weights."""
+        self._replays: dict[tuple[object, ...], Replay] = {}
 
     @property
     def result(self) -> Tensor:
@@ -161,6 +162,16 @@ class Tape:
 
     def forward(self, *, saving: bool, keeping: bool = False) -> Replay:
         """`saving`: autograd keeps what it needs; else nothing but, under `keeping`, what a selective checkpoint keeps."""
+        return self._once(lambda: self._replayed_forward(saving=saving, keeping=keeping), "forward", saving, keeping)
+
+    def _once(self, replay: Callable[[], Replay], *key: object) -> Replay:
+        """A replay that was asked for before, as long as nothing was added to the tape."""
+        key = (*key, len(self.operations), len(self.cached))
+        if key not in self._replays:
+            self._replays[key] = replay()
+        return self._replays[key]
+
+    def _replayed_forward(self, *, saving: bool, keeping: bool) -> Replay:
         counter = _Counter()
         saved = self._forward(counter, saving=saving, keeping=keeping, operations=len(self.operations))
         left = [counter.living[tensor] for tensor in saved if tensor is not self.result and tensor in counter.living]
@@ -171,6 +182,10 @@ class Tape:
 
         `accumulated`: weights have a gradient already, to which the new one is added in place.
         """
+        how = {"in_place": in_place, "again": again, "kept": kept, "accumulated": accumulated}
+        return self._once(lambda: self._replayed_backward(**how), "backward", *how.values())
+
+    def _replayed_backward(self, *, in_place: bool, again: bool, kept: bool, accumulated: bool) -> Replay:
         counter = _Counter()
         outer = Alive(f"gradient of {self.result.name}", self.result.size, self.result.formula, self.result.part, TEMPORARY)
         arriving = _Gradient(object(), outer)
