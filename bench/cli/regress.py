@@ -15,11 +15,14 @@ from bench.cli.terminal import note, progress_line
 if TYPE_CHECKING:
     from bench.judge.answer import Answer
     from bench.judge.compare import Comparison
+    from bench.judge.evidence import Evidence
     from bench.records import Run
     from bench.run import Progress
     from bench.store import Store
 
 INTERRUPTED = 130
+DRIFT_NIGHTS = 100
+"""The newest nights that a drift is looked for in, as `bench history` shows by itself."""
 
 
 @click.command()
@@ -137,7 +140,26 @@ def screened(store: Store, tonight: tuple[Run, ...], *, every_s: float) -> Compa
         )
         return Unjudged(0, (*missed, first), missed)
     found = judge(load_evidence(store, earlier), own)
-    return replace(found, lost=lost, banners=(*missed, *found.banners))
+    drift = _drift(store, own)
+    news = () if drift is None else (drift,)
+    return replace(found, lost=lost, news=(*found.news, *news), banners=(*missed, *found.banners, *news))
+
+
+def _drift(store: Store, tonight: Evidence) -> str | None:
+    """What to say of series that have crept away from their best level, on the first night on which that is firm."""
+    from bench.cli.verdicts import row_namer
+    from bench.judge.drift import drift_words, drifted
+    from bench.judge.history import runs_at_rest
+    from bench.judge.points import load_levels
+    from bench.judge.thresholds import ERROR_SHARE, RULES
+
+    ids, last = {run.id for run in tonight.runs}, max(run.started_at for run in tonight.runs)
+    runs = runs_at_rest(store, suite=tonight.runs[0].suite, last=DRIFT_NIGHTS, until=last)
+    levels = load_levels(store, runs, [metric for metric in RULES if metric != ERROR_SHARE])
+    found = drifted(levels, ids, new=True)
+    ours = [one for one in found if not tonight.is_canary(one.series.case_key)]
+    canaries = [one for one in drifted(levels, ids, new=False) if tonight.is_canary(one.series.case_key)] if ours else []
+    return drift_words(ours, row_namer(levels.cases), machine=bool(canaries), words=database_words())
 
 
 def settled(store: Store, found: Comparison, fail_on: str) -> tuple[Comparison, Answer]:

@@ -69,7 +69,7 @@ def change_points(values: Sequence[float], *, floor: float = SMALLEST_STEP) -> t
     for index, before, after in _segments(logs, kept):
         firm = any(abs(index - other) <= AGREE_WITHIN for other in second)
         ratio = math.exp(float(np.median(after) - np.median(before)))
-        found.append(ChangePoint(index, ratio, _p(before, after), len(after) < FEWEST_POINTS and index == kept[-1], firm))
+        found.append(ChangePoint(index, ratio, p_apart(before, after), len(after) < FEWEST_POINTS and index == kept[-1], firm))
     return tuple(found)
 
 
@@ -79,9 +79,11 @@ def _segments(logs: Floats, boundaries: Sequence[int]) -> list[tuple[int, Floats
     return [(edges[k], logs[edges[k - 1] : edges[k]], logs[edges[k] : edges[k + 1]]) for k in range(1, len(edges) - 1)]
 
 
-def _p(before: Floats, after: Floats) -> float:
-    """Of the t-test with one variance for both sides, so that a side may be a single point; and of Welch's, whichever is larger, where
-    both have ten points for a variance of their own: else a change of spread alone would pass for a step.
+def p_apart(before: Floats, after: Floats) -> float:
+    """How likely both sides, in logarithms, are of one level.
+
+    By the t-test with one variance for both sides, so that a side may be a single point; and by Welch's, whichever is larger, where both
+    have ten points for a variance of their own: else a change of spread alone would pass for a step.
     """
     degrees = len(before) + len(after) - 2
     difference = abs(float(after.mean() - before.mean()))
@@ -117,7 +119,7 @@ def _split(window: Floats) -> list[int]:
         if end - start < 3:
             continue
         index = start + _best_split(window[start:end])
-        if _p(window[start:index], window[index:end]) <= P_CANDIDATE:
+        if p_apart(window[start:index], window[index:end]) <= P_CANDIDATE:
             found.append(index)
             waiting += [(start, index), (index, end)]
     return found
@@ -158,7 +160,7 @@ def _weakness(position: int, count: int, entry: tuple[int, Floats, Floats], floo
     import numpy as np
 
     _, before, after = entry
-    p = _p(before, after)
+    p = p_apart(before, after)
     step = abs(float(np.median(after) - np.median(before)))
     spread = float(np.median(np.concatenate([np.abs(side - np.median(side)) for side in (before, after)])))
     short = len(before) < FEWEST_POINTS or (len(after) < FEWEST_POINTS and position < count - 1)

@@ -99,9 +99,10 @@ class History:
         return self.latest / self.best if self.best and self.latest else None
 
 
-def runs_at_rest(store: Store, *, suite: str | None, last: int) -> list[Run]:
-    """The newest `last` runs that have ended, oldest first; without those that only looked at some rows again."""
+def runs_at_rest(store: Store, *, suite: str | None, last: int, until: str | None = None) -> list[Run]:
+    """The newest `last` runs that have ended, oldest first; without those that only looked at some rows again, or began after `until`."""
     ended = [run for run in store.runs(suite=suite) if run.state is not RunState.RUNNING and run.reason not in ASIDE]
+    ended = [run for run in ended if until is None or run.started_at <= until]
     return sorted(ended[:last], key=lambda run: (run.started_at, run.id))
 
 

@@ -1,0 +1,118 @@
+"""What many small steps have added up to, told on the first night on which it is firm: none of these nights was beyond its own limit.
+
+A night is held against the twenty before it, which creep along with it. Here the latest level of a series is held against its best one,
+by the test that a step has to pass. What nights have told, two suspects in a row, is not told again: only what came after it counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bench.judge.changepoints import FEWEST_POINTS, P_KEPT, SMALLEST_STEP, change_points, p_apart
+from bench.judge.history import FEWEST_FOR_STEPS
+from bench.judge.screen import FLOOR, Sight, screen
+from bench.judge.thresholds import absolute_floor
+from bench.stats import median
+
+if TYPE_CHECKING:
+    from bench.judge.points import Levels
+    from bench.judge.verdict import Series
+    from bench.records import Case
+
+SHARE = 0.05
+"""By which the latest level is worse than the best."""
+SETTLED_NIGHTS = 5
+"""Nights on none of which it was firm, before it is new: what comes and goes with every point is told once."""
+SHOWN = 3
+SHORT_KEY = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One series that has drifted."""
+
+    series: Series
+    ratio: float
+    """Its latest level over its best one."""
+
+
+def firm_drift(values: Sequence[float], *, floor: float) -> float | None:
+    """The latest level of a series over its best since the last that nights have told; None where that is not firm, or too little.
+
+    Args:
+        values: above zero, in the order of time.
+        floor: the smallest step that is looked for, as a share.
+    """
+    least = 1 + max(SHARE, floor)
+    if not _may_have_drifted(values, least):
+        return None
+    values = values[_told_until(values, floor) :]
+    if not _may_have_drifted(values, least):
+        return None
+    import numpy as np
+
+    edges = [0, *(change.index for change in change_points(values, floor=floor)), len(values)]
+    segments = [values[start:end] for start, end in itertools.pairwise(edges)]
+    best, last = min(segments, key=median), segments[-1]
+    ratio = median(last) / median(best)
+    if ratio < least or min(len(best), len(last)) < FEWEST_POINTS or p_apart(np.log(best), np.log(last)) > P_KEPT:
+        return None
+    return ratio
+
+
+def new_drift(values: Sequence[float], *, floor: float) -> float | None:
+    """The same where tonight is the first night of it; else None."""
+    found = firm_drift(values, floor=floor)
+    if found is None or any(firm_drift(values[:-nights], floor=floor) is not None for nights in range(1, SETTLED_NIGHTS + 1)):
+        return None
+    return found
+
+
+def drifted(levels: Levels, run_ids: Collection[str], *, new: bool) -> list[Drift]:
+    """Of the series that these runs have measured, those that have drifted; `new`: as of the last run."""
+    look = new_drift if new else firm_drift
+    found = []
+    for series, by_run in levels.by_series.values():
+        if by_run.keys() & run_ids:
+            values = [by_run[run.id].value for run in levels.runs if run.id in by_run]
+            floor = max(SMALLEST_STEP, absolute_floor(series.metric, series.case.workload) / median(values))
+            if (ratio := look(values, floor=floor)) is not None:
+                found.append(Drift(series, ratio))
+    return found
+
+
+def _may_have_drifted(values: Sequence[float], least: float) -> bool:
+    """Whether it is worth finding levels: the last five points are worse than the best five in a row."""
+    if len(values) < FEWEST_FOR_STEPS:
+        return False
+    fives = [median(values[start : start + FEWEST_POINTS]) for start in range(len(values) - FEWEST_POINTS + 1)]
+    return fives[-1] >= least * min(fives)
+
+
+def _told_until(values: Sequence[float], floor: float) -> int:
+    """The place after the last of two nights in a row that were suspects for the worse; 0 where there were none."""
+    seen = [screen(values[: place + 1], floor=max(FLOOR, floor)).sight is Sight.SUSPECT for place in range(len(values))]
+    return max((place + 1 for place in range(1, len(seen)) if seen[place - 1] and seen[place]), default=0)
+
+
+def drift_words(found: Sequence[Drift], name: Callable[[Case], str], *, machine: bool, words: str) -> str | None:
+    """The sentence about series that have drifted; None without one.
+
+    Args:
+        machine: whether the canary, which no code under test is in, has drifted as well.
+        words: what follows `bench history` in a command.
+    """
+    if not found:
+        return None
+    worst = sorted(found, key=lambda one: -one.ratio)
+    told = ", ".join(f"{name(one.series.case)}, {one.series.metric}: {one.ratio:.2f}×" for one in worst[:SHOWN])
+    more = f" and {len(worst) - SHOWN} more" if len(worst) > SHOWN else ""
+    many = f"{len(worst)} series have" if len(worst) > 1 else "1 series has"
+    canary = "; so has the canary, so look at the machine first" if machine else ""
+    return (
+        f"{many} drifted away from the best level in steps too small for any night: {told}{more}{canary} "
+        f"(bench history {worst[0].series.key[:SHORT_KEY]}{words} shows the worst)"
+    )
