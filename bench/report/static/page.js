@@ -144,6 +144,10 @@ const said = (english, values = {}) => (WORDS[english] ?? english).replace(/\{(\
     apply();
   }
 
+  // A phone shows the answer first; where there is room the list of runs is no longer than what it leads to.
+  const list = document.querySelector(".runs details");
+  if (list && matchMedia("(min-width:821px)").matches) list.open = true;
+
   const parts = [...document.querySelectorAll("section.workload[data-w]")];
   const names = [...new Set(parts.map((part) => part.dataset.w))];
   if (names.length > 1) {

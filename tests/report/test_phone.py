@@ -1,0 +1,79 @@
+"""On a phone: the answer stands on the first screen however many runs there are, and nothing has to be pushed sideways to be read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.report import render_page
+from bench.report.outputs.claims import claims_page
+from tests.report.chromium import NOW, opened, sample
+from tests.report.outputs.test_claims import FINDINGS
+from tests.report.outputs.test_judged import page as judged
+
+PHONE = {"width": 390, "height": 844}
+DESK = {"width": 1280, "height": 900}
+WIDER = "[...document.querySelectorAll('*')].filter(one => one.scrollWidth > innerWidth && !one.closest('thead')).length"
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of twelve runs."""
+    (run,), rows = sample("few")
+    runs = [replace(run, id=f"{number:02}{run.id[2:]}") for number in range(12)]
+    results = [replace(row, id=f"{one.id}-{place}", run_id=one.id) for one in runs for place, row in enumerate(rows)]
+    path = tmp_path_factory.mktemp("phone") / "many.html"
+    path.write_text(render_page(runs, results, now=NOW, light=True), encoding="utf-8")
+    return path
+
+
+def test_of_many_runs_a_phone_shows_the_answer_first_and_a_desk_the_list_as_well(browser: Any, many: Path) -> None:
+    with opened(browser, many, viewport=PHONE) as found:
+        answer = found.page.locator(".first h3, .first h2").first
+        box = answer.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] < PHONE["height"]
+        links = found.page.locator(".runs a")
+        assert (links.count(), links.first.is_visible()) == (12, False)
+        found.page.locator(".runs summary").click()
+        assert links.last.is_visible()
+    with opened(browser, many, viewport=DESK) as found:
+        assert found.page.locator(".runs a").last.is_visible()
+
+
+def test_without_scripts_the_list_can_be_opened_and_a_short_one_is_open(browser: Any, many: Path, pages: Any) -> None:
+    with opened(browser, many, viewport=DESK, java_script_enabled=False) as found:
+        found.page.locator(".runs summary").click()
+        assert found.page.locator(".runs a").last.is_visible()
+    with opened(browser, pages["two"], viewport=PHONE) as found:
+        assert found.page.locator(".runs a").last.is_visible()
+
+
+def test_a_page_of_a_night_is_read_on_a_phone_without_pushing_it_sideways(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "night.html"
+    path.write_text(judged(tmp_path), encoding="utf-8")
+    with opened(browser, path, viewport=PHONE) as found:
+        assert found.page.evaluate(WIDER) == 0
+        numbers = found.page.locator("table.moved tbody tr").first.locator("td.n")
+        heads = [one.evaluate("cell => getComputedStyle(cell, '::before').content") for one in numbers.all()]
+        assert heads == ['"first"', '"second"', '"ratio"', '"n"']
+        found.page.set_viewport_size(DESK)
+        assert found.page.locator("table.moved thead th").first.is_visible()
+
+
+def test_a_page_of_claims_is_read_on_a_phone_without_pushing_it_sideways(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "claims.html"
+    path.write_text(claims_page(FINDINGS), encoding="utf-8")
+    with opened(browser, path, viewport=PHONE) as found:
+        assert found.page.evaluate(WIDER) == 0
+        cells = found.page.locator("tbody tr").first.locator("td, th")
+        assert all(cell.is_visible() for cell in cells.all() if cell.inner_text())
+        theirs, ours = (found.page.locator("tbody tr").first.locator("td.n").nth(place) for place in (0, 1))
+        heads = [one.evaluate("cell => getComputedStyle(cell, '::before').content") for one in (theirs, ours)]
+        assert heads == ['"theirs"', '"ours"']
+        found.page.set_viewport_size(DESK)
+        assert found.page.locator("thead th").first.is_visible()
+        assert theirs.evaluate("cell => getComputedStyle(cell, '::before').content") == "none"
