@@ -117,7 +117,8 @@ class _Commands(click.Group):
 def cli() -> None:
     """Benchmarks, with a results database, for the techniques that make LLM training fit and run fast.
 
-    Start with `bench list`, then `bench run suites/attention.yaml`. Every command has --help.
+    Start with `bench doctor` and `bench list`, then `bench run attention --profile quick` (without a GPU: --profile cpu). Every command has
+    --help.
     """
 
 

@@ -89,7 +89,8 @@ def _chosen(found: Sequence[Claim], only: Sequence[str]) -> list[Claim]:
     for word in only:
         if not any(claim.id.startswith(word) for claim in found):
             near = nearest(word, [claim.id for claim in found])
-            raise SelectionError(f"no claim begins with {word!r}" + (f" (did you mean {near!r}?)" if near else ""))
+            hint = f"did you mean {near!r}?" if near else "`bench claims` has their ids"
+            raise SelectionError(f"no claim begins with {word!r} ({hint})")
     return [claim for claim in found if not only or claim.id.startswith(tuple(only))]
 
 

@@ -83,6 +83,8 @@ def history(
         then = load_levels(store, pinned, metrics, case_key=case_key).by_series if pinned else {}
     demand_axes(levels.cases, wanted)
     chosen = [key for key, (one, _) in levels.by_series.items() if key.startswith(series or "") and holds(one.case, wanted)]
+    if not chosen and not (series or wanted or metric):
+        raise SelectionError("no run has a number of a row that is ok yet: `bench show` says how their rows ended")
     if not chosen:
         raise SelectionError(f"no series answers to what was asked. `bench history{database_words()}` lists them")
     known = {key: median([level.value for level in by_run.values()]) for key, (_, by_run) in then.items()}

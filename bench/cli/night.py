@@ -14,7 +14,9 @@ from bench.cli.brief import Judged
 from bench.cli.compare import render
 from bench.cli.options import database_option, duration, every_option, json_option, no_wait_option, pairs_option, plugin_option
 from bench.cli.regress import Unjudged
+from bench.cli.report import demand_writable
 from bench.cli.terminal import note, progress_line, put, say, say_json
+from bench.errors import StoreError
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
@@ -108,6 +110,8 @@ def night(
         wait_for_lock=not no_wait, reason="nightly",
     )  # fmt: skip
     wanted = parse_filters(priorities)
+    if files is not None:
+        demand_writable(files / "*.txt")
     found, catalogue, planned = plan_all(suites, options, database)
     began = time.monotonic()
     how = _How(found, catalogue, wanted, pairs, every, fail_on, wait=not no_wait, verbose=verbose)
@@ -215,17 +219,20 @@ def _data(one: Judged) -> dict[str, Any]:
 
 def _leave(judged: Sequence[Judged], folder: Path) -> None:
     """Each suite's judgement in every format, for mails, step summaries and whatever shows test results; nothing of an earlier night."""
-    folder.mkdir(parents=True, exist_ok=True)
     for one in judged:
         for format_, ending in ENDINGS.items():
             target = folder / f"{one.suite}.{ending}"
             text = _whole(one, format_)
             if one.comparison is None and format_ in ("text", "markdown"):
                 text = plain(f"{one.suite}: {'; '.join(one.said) or 'all is learning, nothing can be judged yet'}\n", lines=True)
-            if text:
-                target.write_text(text, encoding="utf-8", errors="backslashreplace")
-            else:
-                target.unlink(missing_ok=True)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                if text:
+                    target.write_text(text, encoding="utf-8", errors="backslashreplace")
+                else:
+                    target.unlink(missing_ok=True)
+            except OSError as error:
+                raise StoreError(f"{target} cannot be written: {error.strerror or error}") from error
 
 
 def _whole(one: Judged, format_: str) -> str:

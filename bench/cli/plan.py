@@ -38,16 +38,34 @@ def _technique_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @click.option("--model", "model_name", metavar="NAME|FILE", default="llama-3-8b", show_default=True,
               help="A model of `bench list models`, or a config.json.")  # fmt: skip
-@click.option("--seq-len", type=click.IntRange(1), default=4096, show_default=True, help="Tokens of a sequence.")
-@click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Sequences of a micro-batch, on each GPU.")
-@click.option("--accumulation", type=click.IntRange(1), default=1, show_default=True, help="Micro-batches of a step.")
-@click.option("--dropout", type=click.FloatRange(0, 1, max_open=True), default=0.0, show_default=True, help="Of attention weights.")
-@click.option("--clip-norm", type=click.FloatRange(0), default=1.0, show_default=True, help="Of gradients; 0: none are clipped.")
-@click.option("--lora-rank", type=click.IntRange(1), default=16, show_default=True, help="Of adapters.")
+@click.option("--seq-len", type=click.IntRange(1), metavar="N", default=4096, show_default=True, help="Tokens of a sequence.")
+@click.option(
+    "--batch", type=click.IntRange(1), metavar="N", default=1, show_default=True, help="Sequences of a micro-batch, on each GPU."
+)
+@click.option("--accumulation", type=click.IntRange(1), metavar="N", default=1, show_default=True, help="Micro-batches of a step.")
+@click.option(
+    "--dropout",
+    type=click.FloatRange(0, 1, max_open=True),
+    metavar="P",
+    default=0.0,
+    show_default=True,
+    help="Of attention weights.",
+)
+@click.option(
+    "--clip-norm", type=click.FloatRange(0), metavar="X", default=1.0, show_default=True, help="Of gradients; 0: none are clipped."
+)
+@click.option("--lora-rank", type=click.IntRange(1), metavar="N", default=16, show_default=True, help="Of adapters.")
 @click.option("--gpu", metavar="NAME", help="A GPU by name, such as h200, h100, a100-80gb, rtx-4090.")
 @click.option("--gpu-memory", metavar="SIZE", help="Its memory instead: 80GB (1e9) or 79.1GiB (2^30).")
 @click.option(
-    "--world-size", "--gpus", "world_size", type=click.IntRange(1), default=1, show_default=True, help="GPUs that train together."
+    "--world-size",
+    "--gpus",
+    "world_size",
+    type=click.IntRange(1),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="GPUs that train together.",
 )
 @click.option("--sharding", metavar="NAME", help=f"{', '.join(SHARDINGS)}; default: none for one GPU, fsdp2 for several.")
 @click.option("--offload", metavar="NAME", default="none", show_default=True, help=f"To host memory: {', '.join(OFFLOADS)}.")
@@ -57,7 +75,12 @@ def _technique_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--figure", type=click.Path(dir_okay=False, path_type=Path), help="Draw the ways as stacked bars into this file.")
 @click.option("--emit", metavar="TOOL", help="Settings of a row for hf, deepspeed, accelerate or torchtune.")
 @click.option(
-    "--row", type=click.IntRange(0), default=0, show_default=True, help="Which row --emit and --terms are for; 0 is as asked for."
+    "--row",
+    type=click.IntRange(0),
+    metavar="N",
+    default=0,
+    show_default=True,
+    help="Which row --emit and --terms are for; 0 is as asked for.",
 )
 @click.option("--validate", is_flag=True, help="The error table of all training steps on CUDA that the database of --db has.")
 @click.option("--of-grid", is_flag=True, help="With --validate: only what the suites of --grid have measured.")

@@ -22,8 +22,11 @@ SPELLED_OUT = 3
 """With more suites than this a plan has a line for each: nobody reads two hundred lines before the first number."""
 
 
-def say_plans(planned: Sequence[Planned], *, budget_s: float | None, gpus: int, at_length: bool) -> None:
-    """Every plan in full where they are few or it was asked for, else a line a suite; several of them with their sum."""
+def say_plans(planned: Sequence[Planned], *, budget_s: float | None, gpus: int, at_length: bool, on_cpu: bool = False) -> None:
+    """Every plan in full where they are few or it was asked for, else a line a suite; several of them with their sum.
+
+    `on_cpu`: a suite that has a profile for that is told so, where it was not chosen.
+    """
     brief = len(planned) > SPELLED_OUT and not at_length
     if brief:
         _say_briefly(planned, gpus)
@@ -44,6 +47,14 @@ def say_plans(planned: Sequence[Planned], *, budget_s: float | None, gpus: int, 
         )
     if brief:
         say("a plan in full: bench run SUITE --dry-run")
+    large = [entry for entry in planned if entry.options.profile is None and "cpu" in entry.suite.profiles]
+    if on_cpu and large:
+        names = " ".join(entry.suite.name for entry in large)
+        say(
+            paragraph(
+                f"as it stands a suite is for a GPU; with sizes for a CPU: bench run {names} --profile cpu", terminal_columns()
+            )
+        )
 
 
 def _say_briefly(planned: Sequence[Planned], gpus: int) -> None:

@@ -44,7 +44,16 @@ def suite_path(text: str) -> Path:
         near = get_close_matches(text, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "`bench list suites` shows what there is"
         where = f"{SUITES}/ has no suite of this name ({hint})"
-        raise SuiteError([Problem(where if known else f"there is no such file here, and no {SUITES}/ that could hold it", text)])
+        raise SuiteError(
+            [
+                Problem(
+                    where
+                    if known
+                    else f"there is no such file here, and no {SUITES}/ that could hold it: name a file, or go to the folder of stepbench",
+                    text,
+                )
+            ]
+        )
     return named
 
 

@@ -154,7 +154,7 @@ def run(
     elif not as_json:
         for one in found or [device_found]:
             say(f"device: {plain(one.name)}" + (f" ({one.torch_name})" if one.torch_name != one.kind else ""))
-        say_plans(planned, budget_s=budget, gpus=len(found) or 1, at_length=dry_run)
+        say_plans(planned, budget_s=budget, gpus=len(found) or 1, at_length=dry_run, on_cpu=device_found.kind == "cpu")
     if dry_run:
         return 0
     if report_file is not None:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from bench.catalogue.names import nearest
 from bench.catalogue.shapes import ModelShape, read_models
 from bench.errors import BenchError
 from bench.workloads.precision import NUMERICS, Numerics
@@ -258,8 +259,8 @@ def model_named(name: str) -> ModelSpec:
         path = path / "config.json"
     if path.suffix == ".json" and path.is_file():
         return of_config(path)
-    near = get_close_matches(name, list(models), n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest(name, list(models))
+    hint = f"; did you mean {near!r}?" if near else ""
     raise PlanError(f"{name!r} is neither a named model nor a config.json{hint} (`bench list models` shows the names)")
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, false, func, literal, select
 
+from bench.catalogue.names import nearest
 from bench.errors import SelectionError
 from bench.records import EXTERNAL, Case, Environment, Measurement, Result, Run, Status, TrialKey
 from bench.store import rows
@@ -190,7 +191,10 @@ def find_run(connection: Connection, text: str) -> Run:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise SelectionError(f"no run has the id or label {_short(text)!r}. `bench show` lists what there is")
+        labels = [label for label in connection.execute(select(RunRow.label).distinct()).scalars() if label]
+        near = nearest(text, ["latest", *labels])
+        hint = f" (did you mean {_short(near)!r}?)" if near else ""
+        raise SelectionError(f"no run has the id or label {_short(text)!r}{hint}. `bench show` lists what there is")
     shown = ", ".join(f"{run.id} ({run.started_at})" for run in found[:5])
     raise SelectionError(
         f"{len(found)} runs answer to {_short(text)!r}: {shown}{' ...' if len(found) > 5 else ''}. Give the id of one"
