@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from bench.metrics import COLLECTIVES, PEAK_CAUSES
 from bench.plan.predict import model_of
@@ -23,9 +23,10 @@ EXPOSED, SENT = "exposed_communication_share", "communicated_bytes"
 TOLD = (*PHASE_PEAKS, EXPOSED, SENT, *(f"{kind}_bytes" for kind in COLLECTIVES))
 """Metrics that the views of sharded steps need of each case."""
 WORLD_SIZE = "world_size"
+SIZES = ("layers", "hidden_size", "intermediate_size", "heads", "kv_heads", "head_dim", "vocab_size")
+"""Of a model, those that decide on its weights."""
 SHAPE = frozenset({
-    "model", "architecture", "hidden_size", "intermediate_size", "layers", "heads", "kv_heads", "head_dim", "vocab_size",
-    "tied_embeddings", "norm_eps", "rope_theta", "rope_factor", "max_position", "sliding_window",
+    "model", "architecture", *SIZES, "tied_embeddings", "norm_eps", "rope_theta", "rope_factor", "max_position", "sliding_window",
 })  # fmt: skip
 """Parameters of a step that say which model it trains."""
 
@@ -64,15 +65,27 @@ def weights_words(count: int) -> str:
     return f"{units.scaled(count, units.COUNT)} weights"
 
 
-def places(section: Section, case: CaseSummary, wanted: Callable[[str], bool]) -> str:
-    """The axes of the section that are wanted with the case's values, `layers 4 · seq len 2048`; nothing where none varies."""
-    return " · ".join(value_text(axis, case.axis(axis)) for axis in section.axes if wanted(axis))
+def places(section: Section, case: CaseSummary, but: Collection[str]) -> str:
+    """The model and the axes of the section with the case's values, but for some: `layers 4 · seq len 2048`; nothing where none varies."""
+    words = "" if "model" in but else model_words(section, case)
+    return " · ".join(
+        filter(None, (words, *(value_text(axis, case.axis(axis)) for axis in section.axes if axis not in {*but, *SHAPE})))
+    )
 
 
-def alike(case: CaseSummary, but: Callable[[str], bool]) -> tuple[object, ...]:
-    """What cases have in common that differ in some axes and in how they share alone."""
+def model_words(section: Section, case: CaseSummary) -> str:
+    """Which of the section's models the case trains, `llama-3-8b · layers 8`; nothing where there is only one."""
+    own = [other for other in section.cases if other.axis("model") == case.axis("model")]
+    several = len({other.axis("model") for other in section.cases}) > 1
+    varied = (axis for axis in SIZES if len({other.axis(axis) for other in own}) > 1)
+    name = (str(case.axis("model")),) if several else ()
+    return " · ".join((*name, *(value_text(axis, case.axis(axis)) for axis in varied)))
+
+
+def alike(case: CaseSummary, but: Collection[str]) -> tuple[object, ...]:
+    """What cases have in common that differ in these axes and in how they share alone."""
     subject = tuple(sorted((slot, name) for slot, name in case.case.subject.items() if slot != SLOT))
-    params = tuple(sorted((name, value) for name, value in case.case.params.items() if not but(name)))
+    params = tuple(sorted((name, value) for name, value in case.case.params.items() if name not in but))
     of = case.case
-    ranks = None if but(WORLD_SIZE) else of.world_size
+    ranks = None if WORLD_SIZE in but else of.world_size
     return (of.workload, subject, case.arm, str(of.pass_), of.dtype, of.device, of.cache, of.timer, ranks, params)

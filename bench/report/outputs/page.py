@@ -31,6 +31,7 @@ from bench.report.trust.method import measured_by
 from bench.report.views.panels import Room
 from bench.report.views.rows import Depth
 from bench.report.views.runs import run_view
+from bench.report.views.sharing import pooled
 
 if TYPE_CHECKING:
     from jinja2 import Environment as Templates
@@ -139,8 +140,9 @@ def _written(
     data: str,
 ) -> str:
     room = Room.of(depth, len(runs))
+    pools = pooled(runs, {run.id: gathered[run.id][0] for run in runs})
     views = [
-        run_view(run, *gathered[run.id], number, depth, Room.of(depth, len(runs)) if depth.light else room)
+        run_view(run, *gathered[run.id], number, depth, Room.of(depth, len(runs)) if depth.light else room, pools.get(run.id))
         for number, run in enumerate(runs, 1)
     ]
     cases = [case for own, reach in gathered.values() for case in (*own, *reach.canaries)]

@@ -18,6 +18,7 @@ from bench.report.views.matrix import cell_parts, row_words
 from bench.report.views.panels import Room
 from bench.report.views.rows import Depth, Row
 from bench.report.views.runs import RunView, SectionView, run_view
+from bench.report.views.sharing import pooled
 from bench.store.page_data import NoPage, PageData
 
 ENDLESS = 10**6
@@ -50,11 +51,13 @@ def _retold(page: PageData) -> Retold:
     results = rows_of(page)
     depth = Depth.named(page.depth, len(page.cases))
     views: list[RunView] = []
+    gathered = {run.id: gather(run, [row for row in results if row.run_id == run.id]) for run in page.runs}
+    pools = pooled(page.runs, {run.id: gathered[run.id][0] for run in page.runs})
     for number, run in enumerate(page.runs, 1):
-        cases, reach = gather(run, [row for row in results if row.run_id == run.id])
+        cases, reach = gathered[run.id]
         room = Room.of(depth, len(page.runs))
         room.panels, room.extras, room.timelines, room.drawn = 0, ENDLESS, 0, False
-        views.append(run_view(run, cases, reach, number, depth, room))
+        views.append(run_view(run, cases, reach, number, depth, room, pools.get(run.id)))
     places = {(page.runs[one.run].id, one.case.key, one.arm): place for place, one in enumerate(page.cases)}
 
     def place(case: CaseSummary) -> int:

@@ -11,7 +11,7 @@ from bench.report.drawing.figures import case_word
 from bench.report.numbers import units
 from bench.report.numbers.layout import Section
 from bench.report.numbers.predicted import Foretold, off_words, predicted_phases
-from bench.report.numbers.sharded import PHASE_PEAKS, places
+from bench.report.numbers.sharded import PHASE_PEAKS, WORLD_SIZE, places, rank_word, ranks_words
 from bench.report.numbers.summary import TOTAL, CaseSummary
 from bench.report.views.tables import Cell, Head, Table
 
@@ -49,12 +49,13 @@ class _Line:
 
 def planned_table(section: Section, row_ids: Mapping[tuple[str, str], str]) -> Table | None:
     """Each case that has phases, or was foretold and did not fit; None where none has both."""
-    found = [_Line(case, predicted_phases(case), places(section, case, lambda axis: True)) for case in section.in_order()]
+    found = [_Line(case, predicted_phases(case), places(section, case, (WORLD_SIZE,))) for case in section.in_order()]
     lines = [line for line in found if line.foretold is not None or any(map(line.measured, PHASE_PEAKS))]
     if not any(line.off is not None for line in lines):
         return None
     heads = (
         Head("subject"),
+        Head(f"{rank_word(section.cases[0])}s"),
         *((Head("at"),) if any(line.at for line in lines) else ()),
         *(Head(head, METRICS[metric].description) for head, metric in zip(HEADS, COLUMNS, strict=True)),
     )
@@ -62,7 +63,8 @@ def planned_table(section: Section, row_ids: Mapping[tuple[str, str], str]) -> T
     made = tuple(
         (
             Cell(line.case.label, link=row_ids.get((line.case.case.key, line.case.arm))),
-            *((Cell(line.at),) if len(heads) > len(COLUMNS) + 1 else ()),
+            Cell(str(line.case.case.world_size)),
+            *((Cell(line.at),) if len(heads) > len(COLUMNS) + 2 else ()),
             *(_cell(line, metric, most) for metric in COLUMNS),
         )
         for line in lines[:MOST_LINES]
@@ -93,11 +95,11 @@ def _words(lines: list[_Line]) -> list[str]:
     judged = [(line, line.off) for line in lines if line.off is not None]
     within = sum(abs(off) <= line.granted for line, off in judged)
     worst, off = max(judged, key=lambda found: abs(found[1]))
-    at = f" at {worst.at}" if worst.at else ""
+    at = f"{ranks_words(worst.case)} · {worst.at}" if worst.at else ranks_words(worst.case)
     granted = f"{units.percent(WHOLE_ERROR)} on one and {units.percent(WHOLE_ERROR_OF_SEVERAL)} on several"
     words = [
         f"Of the whole step {within} of {len(judged)} predictions are within what is granted ({granted}); "
-        f"farthest off: {worst.case.label}{at}, {off_words(1 + off, 1)}."
+        f"farthest off: {worst.case.label} on {at}, {off_words(1 + off, 1)}."
     ]
     later = list(dict.fromkeys(line.case.label for line in lines if line.foretold is not None and not line.foretold.before))
     if later:

@@ -279,6 +279,11 @@ def _tail(log: str, limit: int) -> tuple[str, bool]:
     return (log, False) if len(log) <= limit else (log[-limit:], True)
 
 
+def row_id(summary: CaseSummary, status: Status) -> str:
+    """The id of the row of a case's trials that ended so, in any page."""
+    return "r-" + fingerprint([summary.run_id, summary.case.key, summary.arm, str(status)])[:12]
+
+
 def _row(
     section: Section, summary: CaseSummary, status: Status, results: list[Result], usual: Mapping[str, Scalar], depth: Depth
 ) -> Row:
@@ -293,7 +298,7 @@ def _row(
     if not summary.time_withheld:
         notes |= {f"{m.metric}: {m.note}" for r in results for m in r.measurements if m.note and m.metric in SHOWS_SPEED}
     return Row(
-        id="r-" + fingerprint([summary.run_id, summary.case.key, summary.arm, str(status)])[:12],
+        id=row_id(summary, status),
         summary=summary,
         status=status,
         n=len(results),

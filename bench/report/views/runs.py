@@ -45,7 +45,7 @@ from bench.report.views.panels import Panel, Room, lying_together, nowhere, pane
 from bench.report.views.ranks import rank_table
 from bench.report.views.rows import Depth, Row, table_rows
 from bench.report.views.scorecard import Score, scorecard
-from bench.report.views.sharing import sharing_tables
+from bench.report.views.sharing import Pool, sharing_tables
 from bench.report.views.stability import stability
 from bench.report.views.steps import step_tables
 from bench.report.views.tables import Table
@@ -187,7 +187,7 @@ class RunView:
     """How far the run came, and its protocol."""
 
 
-def _section_view(section: Section, ident: str, rows: Sequence[Row], room: Room, *, full: bool) -> SectionView:
+def _section_view(section: Section, ident: str, rows: Sequence[Row], room: Room, pool: Pool | None, *, full: bool) -> SectionView:
     chosen = figures.styles(section.labels)
     row_ids: dict[tuple[str, str], str] = {}
     for row in rows:
@@ -239,7 +239,7 @@ def _section_view(section: Section, ident: str, rows: Sequence[Row], room: Room,
         verdicts,
         tuple(_advice(section, verdicts)),
         scorecard(section, verdicts),
-        (*together, *sharing_tables(section, row_ids)),
+        (*together, *sharing_tables(section, pool)),
     )
 
 
@@ -311,11 +311,14 @@ def _facts(run: Run) -> tuple[tuple[str, str], ...]:
     )
 
 
-def run_view(run: Run, cases: Sequence[CaseSummary], reach: Reach, number: int, depth: Depth, room: Room) -> RunView:
+def run_view(
+    run: Run, cases: Sequence[CaseSummary], reach: Reach, number: int, depth: Depth, room: Room, pool: Pool | None = None
+) -> RunView:
+    """`pool`: the cases of several runs of a page that are told together where steps are shared out."""
     own = [result for summary in (*cases, *reach.canaries) for result in summary.counted]
     around = surroundings(own)
     views = [
-        _section_view(section, f"s{number}-{position}", table_rows(section, around.usual, depth), room, full=depth.full)
+        _section_view(section, f"s{number}-{position}", table_rows(section, around.usual, depth), room, pool, full=depth.full)
         for position, section in enumerate(sections(run, cases), 1)
     ]
     counts = Counter(result.status for result in own)

@@ -13,7 +13,6 @@ from bench.report.numbers import units
 from bench.report.numbers.layout import Section
 from bench.report.numbers.sharded import EXPOSED, SENT, WORLD_SIZE, alike, places, rank_word, ranks_words, stage
 from bench.report.numbers.summary import TIME, CaseSummary
-from bench.report.views.frontier import searched_axis
 from bench.report.views.tables import Cell, Head, Table
 
 MOST_LINES = 64
@@ -40,6 +39,11 @@ class _Line:
         return tokens.per_s / self.case.case.world_size if tokens is not None and self.case.usable else None
 
     @property
+    def is_apart(self) -> bool:
+        """Whether its base is of another run, so that what the machine did in between is in the ratio."""
+        return self.base is not None and self.base.run_id != self.case.run_id
+
+    @property
     def efficiency(self) -> float | None:
         """Each rank has a batch of the same size, so this is what is left of one's speed."""
         ratio = self.against.ratio if self.against else None
@@ -50,9 +54,9 @@ def scaling_table(section: Section, row_ids: Mapping[tuple[str, str], str]) -> T
     """Subject by subject, from the fewest ranks to the most; None where no case ran on several."""
     if all(case.case.world_size == 1 for case in section.cases):
         return None
-    lines = _judged(_lines(section))
+    lines = _judged(_scaled(_lines(section)))
     unit = rank_word(section.cases[0])
-    fewest = min(case.case.world_size for case in section.cases)
+    fewest = min(line.case.case.world_size for line in lines)
     best = _fastest(lines, fewest)
     has_at, has_base = any(line.at for line in lines), any(line.base for line in lines)
     heads = (
@@ -61,7 +65,7 @@ def scaling_table(section: Section, row_ids: Mapping[tuple[str, str], str]) -> T
         *((Head("efficiency", "tokens/s of one beside those on the fewest: each has a batch of the same size"),) if has_base else ()),
         Head(f"of the fastest on {fewest}"),
         Head("communication not hidden", METRICS[EXPOSED].description), Head("sent in a step", METRICS[SENT].description),
-        Head(TITLES[section.memory], METRICS[section.memory].description),
+        Head(TITLES["peak_bytes"], METRICS[section.memory].description),
     )  # fmt: skip
     made = tuple(
         (
@@ -82,7 +86,7 @@ def scaling_table(section: Section, row_ids: Mapping[tuple[str, str], str]) -> T
         "Each has a batch of the same size, so that twice as many train twice the tokens in a step. Numbers are of the worst rank; "
         "efficiency has its 99 % interval, or the range over trials where these are too few. Bars begin at zero."
     )
-    words = (*_words(lines, best), *_reached(section))
+    words = (*_words(lines, best), *_not_firm(lines), *_reached(section))
     return Table(f"What more {unit}s come to", caption, heads, made, words=(*words, *more), kind="scaling")
 
 
@@ -90,23 +94,23 @@ def _lines(section: Section) -> list[_Line]:
     """In the order of what else varies, of subjects and of ranks."""
     groups: dict[Place, list[CaseSummary]] = {}
     for case in section.in_order():
-        groups.setdefault((alike(case, _is_ranks), stage(case)), []).append(case)
+        groups.setdefault((alike(case, (WORLD_SIZE,)), stage(case)), []).append(case)
     order = {label: place for place, label in enumerate(section.labels)}
     found = []
     for own in groups.values():
         ordered = sorted(own, key=lambda case: case.case.world_size)
         base = next((case for case in ordered if TIME in case.values), None)
-        found += [_Line(case, places(section, case, _is_other), None if case is base else base) for case in ordered]
+        found += [_Line(case, places(section, case, (WORLD_SIZE,)), None if case is base else base) for case in ordered]
     first = {at: place for place, at in enumerate(dict.fromkeys(line.at for line in found))}
     return sorted(found, key=lambda line: (first[line.at], order.get(line.case.label, len(order)), line.case.case.world_size))
 
 
-def _is_ranks(axis: str) -> bool:
-    return axis == WORLD_SIZE
-
-
-def _is_other(axis: str) -> bool:
-    return axis != WORLD_SIZE
+def _scaled(lines: list[_Line]) -> list[_Line]:
+    """Those of places where several numbers of ranks were measured; all where there is no such place."""
+    ranks: dict[str, set[int]] = {}
+    for line in lines:
+        ranks.setdefault(line.at, set()).add(line.case.case.world_size)
+    return [line for line in lines if len(ranks[line.at]) > 1] or lines
 
 
 def _judged(lines: Sequence[_Line]) -> list[_Line]:
@@ -140,11 +144,11 @@ def _efficiency(line: _Line) -> Cell:
     against, value = line.against, line.efficiency
     if against is None or value is None:
         return NOTHING
-    if against.low and against.high:
+    if against.low and against.high and not line.is_apart:
         return Cell(units.in_unit(value, "ratio"), units.range_in_unit(1 / against.high, 1 / against.low, "ratio"))
     trials = line.base.values[TIME].ratio_to(line.case.values[TIME]) if line.base else None
     if trials is None or trials.n < 2:
-        return Cell(units.in_unit(value, "ratio"), "n 1")
+        return Cell(units.in_unit(value, "ratio"), f"n {trials.n}" if trials else "")
     return Cell(units.in_unit(value, "ratio"), f"{units.range_in_unit(trials.low, trials.high, 'ratio')} over trials")
 
 
@@ -206,26 +210,47 @@ def _named(line: _Line) -> str:
     return f"{line.case.label} at {line.at}" if line.at else line.case.label
 
 
+def _not_firm(lines: Sequence[_Line]) -> list[str]:
+    """What speaks against speeds: runs measured apart, and other processes at work."""
+    words = []
+    if any(line.is_apart and line.efficiency for line in lines):
+        words.append("Numbers of ranks were measured by runs apart: what the machine did in between is in the efficiency.")
+    crowded = [line for line in lines if line.each and any(result.conditions.get("busy_processes") for result in line.case.counted)]
+    if crowded:
+        words.append(
+            f"Other processes were at work beside trials of {len(crowded)} of {len(lines)} lines: their speeds are not firm."
+        )
+    return words
+
+
 def _reached(section: Section) -> list[str]:
     """Of each subject the largest size that fits on each number of ranks, where it is looked for and one of them did not fit."""
-    axis = searched_axis(section.run) or section.swept
-    if axis not in LOOKED_FOR:
-        return []
-    words = []
-    for label in section.labels:
-        cases = [case for case in section.cases if case.label == label and type(case.axis(axis)) is int]
-        if not any(case.status is Status.OOM for case in cases):
-            continue
-        told = []
-        for ranks in sorted({case.case.world_size for case in cases}):
-            fits = [case for case in cases if case.case.world_size == ranks and case.usable]
-            beyond = any(case.status is Status.OOM for case in cases if case.case.world_size == ranks)
-            if fits:
-                largest = max(fits, key=lambda case: _int(case.axis(axis)))
-                told.append(f"{'' if beyond else 'at least '}{largest.axis(axis)} on {ranks_words(largest)}")
-        if told:
-            words.append(f"{label}: the largest {axis.replace('_', ' ')} that fits is {', '.join(told)}.")
-    return words
+    words: dict[str, None] = {}
+    for axis in LOOKED_FOR:
+        groups: dict[Place, list[CaseSummary]] = {}
+        for case in section.in_order():
+            if type(case.axis(axis)) is int:
+                groups.setdefault((alike(case, (axis, WORLD_SIZE)), stage(case)), []).append(case)
+        for cases in groups.values():
+            several = len({case.axis(axis) for case in cases}) > 1
+            if several and any(case.status is Status.OOM for case in cases) and (told := _farthest(cases, axis)):
+                at = places(section, cases[0], (axis, WORLD_SIZE))
+                where = f"{cases[0].label} at {at}" if at else cases[0].label
+                words[f"{where}: the largest {axis.replace('_', ' ')} that fits is {told}."] = None
+    return list(words)
+
+
+def _farthest(cases: Sequence[CaseSummary], axis: str) -> str:
+    """`32768 on 1 GPU, at least 131072 on 2 GPUs`."""
+    told = []
+    for ranks in sorted({case.case.world_size for case in cases}):
+        own = [case for case in cases if case.case.world_size == ranks]
+        fits = [case for case in own if case.usable]
+        if fits:
+            largest = max(fits, key=lambda case: _int(case.axis(axis)))
+            beyond = any(case.status is Status.OOM for case in own)
+            told.append(f"{'' if beyond else 'at least '}{largest.axis(axis)} on {ranks_words(largest)}")
+    return ", ".join(told)
 
 
 def _int(value: Scalar) -> int:

@@ -8,14 +8,25 @@ from itertools import pairwise
 
 from bench.plan.pays import LEAST_SAVING, LOOKED_AT, layers_from
 from bench.plan.predict import specs
-from bench.plan.spec import PlanError
+from bench.plan.spec import ModelSpec, PlanError
 from bench.plan.stored import TARGETS
 from bench.plan.weights import parameters
 from bench.records import Status
 from bench.report.drawing.figures import case_word
 from bench.report.numbers import units
 from bench.report.numbers.layout import Section
-from bench.report.numbers.sharded import SHAPE, WORLD_SIZE, alike, model_weights, places, ranks_words, stage, weights_words
+from bench.report.numbers.sharded import (
+    SHAPE,
+    WORLD_SIZE,
+    alike,
+    model_weights,
+    model_words,
+    places,
+    rank_word,
+    ranks_words,
+    stage,
+    weights_words,
+)
 from bench.report.numbers.summary import CaseSummary
 from bench.report.views.tables import Cell, Head, Table
 from bench.report.views.why_no_less import why_no_less
@@ -25,6 +36,7 @@ WHOLE = ("ddp", "zero0")
 STAGES = ("zero1", "zero2", "zero3")
 OTHERS = ("fsdp2",)
 """Held against what shares out the batch alone."""
+MORE_RANKS = (4, 8, 16, 64)
 MOST_GROUPS = 4
 
 
@@ -66,7 +78,7 @@ def groups(section: Section) -> list[Group]:
     for case in section.in_order():
         if case.case.world_size > 1 and model_weights(case) is not None:
             shape = tuple((name, case.case.params.get(name)) for name in sorted(SHAPE))
-            found.setdefault(alike(case, SHAPE.__contains__), {}).setdefault(shape, []).append(case)
+            found.setdefault(alike(case, SHAPE), {}).setdefault(shape, []).append(case)
     made = [_group(section, list(shapes.values())) for shapes in found.values()]
     return [group for group in made if group.pairs]
 
@@ -74,13 +86,13 @@ def groups(section: Section) -> list[Group]:
 def _group(section: Section, shapes: Sequence[Sequence[CaseSummary]]) -> Group:
     sizes = [
         Size(
-            places(section, cases[0], SHAPE.__contains__) or str(cases[0].case.params.get("model", "the model")),
+            model_words(section, cases[0]) or str(cases[0].axis("model")),
             model_weights(cases[0]) or 0,
             {stage(case): case for case in cases},
         )
         for cases in shapes
     ]
-    at = places(section, shapes[0][0], lambda axis: axis not in SHAPE and axis != WORLD_SIZE)
+    at = places(section, shapes[0][0], {*SHAPE, WORLD_SIZE})
     ranks = ranks_words(shapes[0][0])
     return Group(f"{ranks} · {at}" if at else ranks, tuple(sorted(sizes, key=lambda size: (size.weights, size.where))))
 
@@ -178,16 +190,26 @@ def _words(group: Group, other: str, own: str, metric: str) -> list[str]:
 
 
 def _planned(size: Size, other: str, own: str) -> str:
-    """What the memory model says of more and fewer layers of such a model."""
-    first, second = size.cases[other].case, size.cases[own].case
+    """What the memory model says of more and fewer layers of such a model, and on more ranks where it never pays on these."""
+    first, second = size.cases[other], size.cases[own]
     try:
-        model, one = specs({**first.params, "world_size": first.world_size}, first.subject)
-        _, two = specs({**second.params, "world_size": second.world_size}, second.subject)
-        layers = layers_from(model, one, two, TARGETS[first.device])
+        model, one = specs({**first.case.params, WORLD_SIZE: first.case.world_size}, first.case.subject)
+        _, two = specs({**second.case.params, WORLD_SIZE: second.case.world_size}, second.case.subject)
+        target = TARGETS[first.case.device]
+        layers = layers_from(model, one, two, target)
+        if layers is None:
+            more = (ranks for ranks in MORE_RANKS if ranks > one.world_size)
+            found = ((ranks, layers_from(model, *(replace(way, world_size=ranks) for way in (one, two)), target)) for ranks in more)
+            ranks, layers = next((entry for entry in found if entry[1] is not None), (0, None))
+            words = f"; bench plan: with layers like these not up to {LOOKED_AT[-1]}"
+            return words if layers is None else f"{words}; on {ranks} {rank_word(first)}s from {_layers(model, layers)}"
     except (PlanError, KeyError, TypeError, ValueError):
         return ""  # no formulas; TypeError, ValueError: an imported row may lack sizes, or hold what is none
-    if layers is None:
-        return f"; bench plan: with layers like these not up to {LOOKED_AT[-1]}"
     if layers == LOOKED_AT[0]:
         return "; bench plan: with layers like these from the first on"
-    return f"; bench plan: with layers like these from {layers} on ({weights_words(parameters(replace(model, layers=layers)))})"
+    return f"; bench plan: with layers like these from {_layers(model, layers)}"
+
+
+def _layers(model: ModelSpec, layers: int) -> str:
+    """`27 on (6.94 G weights)`."""
+    return f"{layers} on ({weights_words(parameters(replace(model, layers=layers)))})"

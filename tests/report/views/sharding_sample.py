@@ -104,15 +104,28 @@ def _measured(case: Case, foretold: Prediction, factor: float) -> Iterator[Measu
         yield from (Measurement(name, "byte", (size * share,), scope=f"rank:{rank}") for name, size in sizes.items())
 
 
-def out_of_memory(made: Made, sharding: str, ranks: int, layers: int | None = None) -> Made:
+def longer(made: Made, seq_lens: Sequence[int]) -> Made:
+    """The same at each of these lengths; what was foretold and measured is not what it would be there."""
+    run, rows = made
+    copies = [_at(row, seq_len) for seq_len in seq_lens for row in rows]
+    data = {**run.suite_data, "sweep": {"seq_len": list(seq_lens), "world_size": [1, 2]}}
+    return replace(run, suite_data=data, planned_trials=len(copies)), copies
+
+
+def _at(row: Result, seq_len: int) -> Result:
+    case = replace(row.case, params={**row.case.params, "seq_len": seq_len})
+    return replace(row, id=f"{row.id}-{seq_len}", trial=replace(row.trial, case=case))
+
+
+def out_of_memory(made: Made, sharding: str, ranks: int, **params: int) -> Made:
     """The same where these cases did not fit."""
     run, rows = made
 
-    def fits(row: Result) -> bool:
-        case = row.case
-        at = layers is None or case.params["layers"] == layers
-        return not (case.subject["sharding"] == sharding and case.world_size == ranks and at)
+    def fits(case: Case) -> bool:
+        there = all(case.params[name] == value for name, value in params.items())
+        return not (case.subject["sharding"] == sharding and case.world_size == ranks and there)
 
     return run, [
-        row if fits(row) else replace(row, status=Status.OOM, reason="out of memory", measurements=(), cost=None) for row in rows
+        row if fits(row.case) else replace(row, status=Status.OOM, reason="out of memory", measurements=(), cost=None)
+        for row in rows
     ]
