@@ -39,7 +39,8 @@ CARDS_LENGTH = 2048
 )
 @click.option(
     "--write", multiple=True, metavar="PAGE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Put the tables between the marks of this page; one called NAME.zh-TW.md gets them in that language. Can be repeated.",
+    help="Put the tables between the marks of this page, and an example where it has marks for one; NAME.zh-TW.md gets them in that "
+    "language. Can be repeated.",
 )  # fmt: skip
 @language_option
 @database_option
@@ -53,14 +54,18 @@ def guide(published: Path | None, gpu: str, write: tuple[Path, ...], database: s
     bench guide --published results/published
     bench guide --gpu h100 --db results/bench.db
     """
-    with _rows(published, database) as location:
+    from bench.cli.excerpt import example, has_mark
+
+    with_example = [page for page in write if has_mark(page)]
+    with _rows(published, database, with_example=bool(with_example)) as location:
         lengths, cards = _tables(location, gpu)
+        shown = example(location) if with_example else None
     if as_json:
         from bench.report.outputs.guide_data import guide_data
 
         say_json(guide_data(lengths, cards))
     for page in write:
-        _write(page, lengths, cards)
+        _write(page, lengths, cards, shown if page in with_example else None)
         note(f"tables: {page}")
     if not write and not as_json:
         own = spoken()
@@ -68,10 +73,18 @@ def guide(published: Path | None, gpu: str, write: tuple[Path, ...], database: s
     return 0
 
 
-def _write(page: Path, lengths: Lengths, cards: Cards) -> None:
-    from bench.report.outputs.guide import write_into
+def _write(page: Path, lengths: Lengths, cards: Cards, example: str | None) -> None:
+    from bench.cli import excerpt
+    from bench.report.outputs.guide import written_into
 
-    write_into(page, _told(lengths, cards, next((name for name in LANGUAGES if page.name.endswith(f".{name}.md")), None)))
+    name = next((name for name in LANGUAGES if page.name.endswith(f".{name}.md")), None)
+    try:
+        text = written_into(page.read_text(encoding="utf-8"), _told(lengths, cards, name))
+        if example is not None:
+            text = written_into(text, example, (excerpt.BEGIN, excerpt.END))
+        page.write_text(text, encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise SelectionError(f"{page} cannot be read and written again: {error}") from error
 
 
 def _told(lengths: Lengths, cards: Cards, name: str | None) -> str:
@@ -83,14 +96,16 @@ def _told(lengths: Lengths, cards: Cards, name: str | None) -> str:
 
 
 @contextmanager
-def _rows(published: Path | None, database: str) -> Iterator[str]:
-    """Where the rows lie: the database, or one in its stead that holds the published training steps."""
+def _rows(published: Path | None, database: str, *, with_example: bool) -> Iterator[str]:
+    """Where the rows lie: the database, or one in its stead that holds the published training steps, and those of an example."""
     if published is None:
         yield database
         return
+    from bench.cli.excerpt import SUITE
     from bench.store import Store
 
-    files = sorted(path for path in published.rglob("*.jsonl.?z") if _has_steps(path))
+    examples = {SUITE} if with_example else set()
+    files = sorted(path for path in published.rglob("*.jsonl.?z") if path.name.partition(".")[0] in examples or _has_steps(path))
     if not files:
         raise SelectionError(f"{published} holds no published training steps (*.jsonl.xz)")
     with tempfile.TemporaryDirectory(prefix="stepbench-guide-") as folder:

@@ -43,6 +43,7 @@ class Way:
 WAYS: Sequence[Way] = (
     Way("transformers as it comes", {}),
     Way("FlashAttention, fused AdamW", FLASH),
+    Way("FlashAttention, fused AdamW, full checkpointing", {**FLASH, "checkpointing": "full"}, where_measured=True),
     Way("fused kernels", LIGER),
     Way("fused kernels, FlashAttention-4", {**LIGER, "attention": "flash_attn4"}, where_measured=True),
     Way("compiled layers", COMPILED, where_measured=True),

@@ -14,7 +14,7 @@ from bench.catalogue.shapes import read_models
 from bench.plan.predict import OFFLOAD_OF_SLOT
 from bench.plan.spec import DEFAULTS, MODELLED, ModelSpec, PlanError, TrainSpec, of_shape
 from bench.plan.stored import WORKLOAD
-from bench.records import Result, Run
+from bench.records import Result, Run, Status
 from bench.report.numbers.summary import CaseSummary, Spread, spread
 from bench.store.steps import LEAST_SAMPLES
 from bench.store.thinning import samples_before
@@ -61,6 +61,11 @@ class Trained:
     """The first of its rows."""
 
     @property
+    def for_memory(self) -> bool:
+        """Whether it fitted, and its time is none to go by."""
+        return self.outcome == Status.OK and (self.few_steps is not None or self.tokens_per_s is None)
+
+    @property
     def common_ground(self) -> tuple[Any, ...]:
         """What two must share for their times to be held against each other."""
         return self.result.environment.hard_hash, self.result.method_version, self.result.case.workload_version
@@ -86,7 +91,7 @@ def trained(summaries: Iterable[tuple[Run, CaseSummary]]) -> dict[Step, Trained]
         if step is None or not summary.counted:
             continue
         new = _trained(run, summary)
-        if new.few_steps is None or step not in found or found[step].few_steps is not None:
+        if not new.for_memory or step not in found or found[step].for_memory:
             found[step] = new
     return found
 

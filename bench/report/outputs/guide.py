@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from string import ascii_lowercase
 
 from bench.errors import SelectionError
 from bench.lang import said
@@ -38,13 +38,13 @@ class _Sources:
 
     def mark(self, found: Trained) -> str:
         self._found.setdefault(found.run.id, found)
-        return f"<sup>{list(self._found).index(found.run.id) + 1}</sup>"
+        return _raised(list(self._found).index(found.run.id))
 
     def __bool__(self) -> bool:
         return bool(self._found)
 
     def lines(self) -> Iterator[str]:
-        for place, found in enumerate(self._found.values(), start=1):
+        for place, found in enumerate(self._found.values()):
             run = found.run
             versions = ", ".join(f"{item.name} {item.version}" for item in run.revision if item.version)
             told = said(
@@ -52,7 +52,16 @@ class _Sources:
                 f"measuring method {found.result.method_version}"
             )
             on = ", ".join([str(found.result.environment.hard.get("gpu_model")), *([versions] if versions else [])])
-            yield f"- <sup>{place}</sup> {told} ({on}): `{asked_command(run)}`"
+            yield f"- {_raised(place)} {told} ({on}): `{asked_command(run)}`"
+
+
+def _raised(place: int) -> str:
+    """`a`, `b` … above the line: letters, since numbers stand in front of them."""
+    letters = ""
+    while place >= 0:
+        place, letter = divmod(place, len(ascii_lowercase))
+        letters, place = ascii_lowercase[letter] + letters, place - 1
+    return f"<sup>{letters}</sup>"
 
 
 def guide(lengths: Lengths, cards: Cards) -> str:
@@ -64,22 +73,13 @@ def guide(lengths: Lengths, cards: Cards) -> str:
     return "\n".join([*parts, *explained, "", *(runs if sources else ()), ""])
 
 
-def written_into(page: str, block: str) -> str:
-    """The page with the tables between its marks. Raises SelectionError where it lacks one of them."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+def written_into(page: str, block: str, marks: tuple[str, str] = (BEGIN, END)) -> str:
+    """The page with what was made between its marks. Raises SelectionError where it lacks one of them."""
+    before, begin, rest = page.partition(marks[0])
+    _, end, after = rest.partition(marks[1])
     if not begin or not end:
-        raise SelectionError(f"the page has no lines {BEGIN} and {END} to put the tables between")
-    return f"{before}{BEGIN}\n{block}{END}{after}"
-
-
-def write_into(path: Path, block: str) -> None:
-    """Raises SelectionError for a page that cannot be read or written, or lacks the marks."""
-    try:
-        page = path.read_text(encoding="utf-8")
-        path.write_text(written_into(page, block), encoding="utf-8")
-    except (OSError, UnicodeError) as error:
-        raise SelectionError(f"{path} cannot be read and written again: {error}") from error
+        raise SelectionError(f"the page has no lines {marks[0]} and {marks[1]} to put something between")
+    return f"{before}{begin}\n{block}{end}{after}"
 
 
 def asked_command(run: Run) -> str:

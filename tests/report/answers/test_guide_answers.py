@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,7 +35,7 @@ def step(slots: Mapping[str, str], *, seq_len: int = 8192, **changes: Any) -> Ca
         **changes.pop("params", {}),
     }
     of = Case("train_step", 1, subject, Pass.STEP, "bf16", "cuda", "cold", "events", params)
-    return dataclasses.replace(of, **changes)
+    return replace(of, **changes)
 
 
 def rows(of: Case, *times_s: float, samples: int = 5, **changes: Any) -> tuple[Run, list[Result]]:
@@ -102,6 +102,11 @@ def test_a_time_of_few_steps_takes_no_other_s_place() -> None:
     newer = rows(step(FUSED), 1.0, samples=2)
     assert steps(enough, few).popitem()[1].run.id == enough[0].id
     assert steps(few, newer).popitem()[1].run.id == newer[0].id
+    memory_alone = rows(step(FUSED), 1.0)
+    untimed = [replace(row, measurements=row.measurements[1:]) for row in memory_alone[1]]
+    told = steps((memory_alone[0], untimed)).popitem()[1]
+    assert (told.for_memory, told.tokens_per_s, told.peak is None) == (True, None, False)
+    assert steps(enough, (memory_alone[0], untimed)).popitem()[1].run.id == enough[0].id
 
 
 @pytest.mark.parametrize(
