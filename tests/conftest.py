@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 
 import hypothesis
 import pytest
@@ -17,11 +19,34 @@ def pytest_configure() -> None:
     # A job in the background of a script inherits that Ctrl-C is ignored, and so would every process that a test starts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Tests start hundreds of processes, and each would compile all of bench anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     # In every empty cache torch would try each instruction set of this processor with the compiler again: fifteen seconds each time.
     os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+    # With more, whoever compiles first starts a pool of processes, each of which imports torch.
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     # How long an example takes says how busy the machine is.
     hypothesis.settings.register_profile("bench", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     hypothesis.settings.load_profile("bench")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """One more than there are processors: a quarter of the time a test waits, for a process to start, for a nap or a lock."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays to the end: the garbage collector need not walk through it, now or later."""
+    gc.disable()
+    collected = yield
+    gc.enable()
+    gc.freeze()
+    return collected
 
 
 @pytest.fixture(autouse=True, scope="session")

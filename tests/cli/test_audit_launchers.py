@@ -72,11 +72,19 @@ def test_fsdp_by_accelerate_under_its_launcher(
     )
     held_to_its_steps(told, 2)
     assert "batch 0\n" in capfd.readouterr().out
-    first = told.audit.ranks[0]
-    assert first.launched_by == ("torchrun", "accelerate")
-    assert first.sharding is not None
-    assert first.sharding.kind == "fsdp2"
-    assert "3 × LlamaDecoderLayer" in told.findings["fsdp_units"]
+    for one in told.audit.ranks:
+        assert (one.world_size, one.launched_by) == (2, ("torchrun", "accelerate"))
+        assert one.sharding is not None
+        assert one.sharding.kind == "fsdp2"
+        assert {(unit.class_name, unit.units, unit.root) for unit in one.sharding.units} == {
+            ("Decoder", 1, True),
+            ("Block", 4, False),
+        }
+        assert one.sharding.root_holds[0] in ("wte.weight", "lm_head.weight")
+        assert one.model is not None
+        assert sum(row.elements for row in one.model.parameters) * 2 == one.model.elements
+        assert one.memory is not None
+    assert "4 × Block" in told.findings["fsdp_units"]
 
 
 @pytest.mark.slow

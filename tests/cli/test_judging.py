@@ -406,6 +406,7 @@ def mine(spec):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_server")
 def test_a_kernel_that_really_became_slower_is_worse_than_itself_and_the_revision_says_which_edit(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

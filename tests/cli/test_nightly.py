@@ -20,8 +20,17 @@ from bench.records import RunState, Status
 from bench.run.versions import VERSIONS_DIR_VARIABLE
 from tests.cli.conftest import Bench
 from tests.cli.nightly_lab import Lab, napping
+from tests.lending import Lender
 
 Told = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_server(lender: Lender) -> Iterator[None]:
+    """What is looked at here is what a night does with trials, and not how a server lives."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bench.run.worker.ForkServer", lender.borrow)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -68,6 +68,7 @@ def test_commands_that_are_printed_name_a_database_that_was_typed(
     assert f"--db '{odd}'" in bench("show", "latest", "--db", odd).out
 
 
+@pytest.mark.usefixtures("shared_server")
 def test_what_to_type_after_a_run_names_the_database(bench: Bench, folder: Path) -> None:
     said = bench("run", "rms_norm", *SMALL, "--db", "mine.db")
     assert said.code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.plan.tracking import profiled_peak, tracked_peaks
 TRACKER = Target(cuda=False, in_place=False)
 HOST = Target(cuda=False)
 FLASH = {"attention": "sdpa_flash"}
+LAYERS = 6
 CASES: dict[str, tuple[int, int, dict[str, Any]]] = {
     "plain": (64, 2, {}),
     "one sequence": (256, 1, {}),
@@ -82,8 +84,9 @@ def test_the_peak_of_a_real_step_on_the_host_is_predicted_to_half_a_percent(case
     ids=["1b", "1b checkpoints", "qwen3 head norms", "qwen2 biases"],
 )
 def test_each_phase_of_a_real_model_is_predicted_to_half_a_percent(model: str, changes: dict[str, Any]) -> None:
+    """Of its own sizes, but fewer of its layers, which are all alike."""
     train = TrainSpec(seq_len=2048, batch=2, **changes)
-    predicted = predict_step(model_named(model), train, TRACKER).by_phase()
-    tracked = tracked_peaks(model, train)
+    predicted = predict_step(replace(model_named(model), layers=LAYERS), train, TRACKER).by_phase()
+    tracked = tracked_peaks(model, train, layers=LAYERS)
     for phase in ("forward", "loss", "backward", "optimizer"):
         assert predicted[phase] == pytest.approx(tracked[phase], rel=0.005), phase

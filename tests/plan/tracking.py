@@ -56,12 +56,12 @@ class LiveBytes(TorchDispatchMode):
         return out
 
 
-def made_step(model: str, train: TrainSpec) -> tuple[Any, dict[str, torch.Tensor]]:
-    """The workload's step as `train` describes it, and inputs."""
+def made_step(model: str, train: TrainSpec, layers: int | None = None) -> tuple[Any, dict[str, torch.Tensor]]:
+    """The workload's step as `train` describes it, of so many of the model's layers, and inputs."""
     # As the fork server does: collections beside the step need not walk through torch and whatever else tests have imported.
     gc.collect()
     gc.freeze()
-    dims = read_models()[model].dims()
+    dims = read_models()[model].dims() | ({} if layers is None else {"layers": layers})
     assert (train.sharding, train.offload) == ("none", "none"), "a step of one process that stays in its memory"
     fills = {**WORKLOAD.defaults, **{slot: getattr(train, slot) for slot in WORKLOAD.slots if slot != "offloading"}}
     spec = TrainStepSpec(
@@ -88,10 +88,10 @@ def made_step(model: str, train: TrainSpec) -> tuple[Any, dict[str, torch.Tensor
     return assemble(spec, implementations, 0, torch.device("cpu")), inputs
 
 
-def tracked_peaks(model: str, train: TrainSpec, *, fake: bool = True) -> dict[str, int]:
+def tracked_peaks(model: str, train: TrainSpec, *, fake: bool = True, layers: int | None = None) -> dict[str, int]:
     """Highest live bytes of each phase in the second step, all that is resident included."""
     with FakeTensorMode() if fake else contextlib.nullcontext():
-        step, inputs = made_step(model, train)
+        step, inputs = made_step(model, train, layers)
         live = LiveBytes()
         for tensor in (*step.model.parameters(), *step.model.buffers(), *step.update.masters, *inputs.values()):
             live.note(tensor)

@@ -38,14 +38,23 @@ def _target(parent: subprocess.Popen[bytes], role: str) -> int | None:
     return wanted[0] if wanted else None
 
 
+def _roles(kills: int, chance: random.Random) -> list[str]:
+    """Whom to kill, in an order of chance. A trial costs a fork, a server or a parent seconds until torch is imported again."""
+    rarer = max(1, kills // 8)
+    roles = ["server", "parent"] * rarer + ["trial"] * (kills - 2 * rarer)
+    chance.shuffle(roles)
+    return roles
+
+
 def _torment(folder: Path, kills: int, trials: int, seed: int) -> tuple[Counter[str], list[str]]:
     """Kills at random until `kills` have hit, starting the parent again by resuming; then lets the last run finish."""
     print(f"seed {seed}")
     chance = random.Random(seed)
+    roles = _roles(kills, chance)
     hits: Counter[str] = Counter()
     run_ids: list[str] = []
     parent: subprocess.Popen[bytes] | None = None
-    role, trial_seen = "trial", False
+    trial_seen = False
     while True:
         if parent is None or parent.poll() is not None:
             if hits.total() >= kills and parent is not None and parent.returncode == 0:
@@ -58,11 +67,11 @@ def _torment(folder: Path, kills: int, trials: int, seed: int) -> tuple[Counter[
             continue
         # A server takes seconds to start and milliseconds to fork: three of four kills wait until a trial runs, or most would hit imports.
         if not trial_seen and _target(parent, "trial") is None:
-            time.sleep(0.01)
+            time.sleep(0.03)
             continue
         trial_seen = True
         time.sleep(chance.uniform(0.0, chance.choice([0.02, 0.3, 1.5])))
-        target = _target(parent, role)
+        target = _target(parent, roles[-1])
         if target is None or parent.poll() is not None:
             trial_seen = chance.random() < 0.25
             continue
@@ -70,10 +79,10 @@ def _torment(folder: Path, kills: int, trials: int, seed: int) -> tuple[Counter[
             os.kill(target, signal.SIGKILL)
         except ProcessLookupError:
             continue
+        role = roles.pop()
         hits[role] += 1
         if role == "parent":
             parent.wait(60)
-        role = chance.choices(["trial", "server", "parent"], weights=[6, 3, 2])[0]
         trial_seen = chance.random() < 0.25
 
 

@@ -72,7 +72,7 @@ with Store.open(url) as store:
 
 @pytest.mark.slow
 def test_a_crowd_of_writers_loses_nothing(url: str) -> None:
-    writers, each = (20, 15) if url.startswith("postgresql") else (10, 15)
+    writers, each = (12, 15) if url.startswith("postgresql") else (8, 15)
     shared = factories.run()
     with Store.open(url) as store:
         store.add_run(shared)

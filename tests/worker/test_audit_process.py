@@ -149,8 +149,9 @@ def test_a_script_that_ends_earlier_keeps_its_status_and_its_surroundings(tmp_pa
     assert (ran.report.steps.seen, ran.report.steps.asked, len(ran.report.steps.timed_s)) == (7, 20, 2)
 
 
-def waiting(folder: Path) -> subprocess.Popen[str]:
-    """A script with a probe that has taken six steps and waits."""
+def test_a_ctrl_c_is_the_scripts_and_whenever_it_is_killed_what_was_found_lies_there(tmp_path: Path) -> None:
+    """Nothing that is killed writes any more: what it leaves is what can be read beforehand."""
+    folder = tmp_path / "out"
     folder.mkdir()
     process = subprocess.Popen(
         python("bare.py", "--wait-at", "6"),
@@ -162,26 +163,15 @@ def waiting(folder: Path) -> subprocess.Popen[str]:
     assert process.stdout is not None
     while process.stdout.readline() != "waiting\n":
         assert process.poll() is None
-    return process
-
-
-def test_a_ctrl_c_is_the_scripts(tmp_path: Path) -> None:
-    process = waiting(tmp_path / "out")
+    (report,) = read_reports(folder)
+    assert report.ended.how == "running"
+    assert report.model is not None
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGINT
     assert err.rstrip().endswith("KeyboardInterrupt")
-    (report,) = read_reports(tmp_path / "out")
+    (report,) = read_reports(folder)
     assert report.ended.how == "interrupted"
-
-
-def test_a_process_that_is_killed_leaves_what_it_had_found(tmp_path: Path) -> None:
-    process = waiting(tmp_path / "out")
-    process.kill()
-    process.communicate(timeout=60)
-    (report,) = read_reports(tmp_path / "out")
-    assert report.ended.how == "running"
-    assert report.model is not None
 
 
 def test_a_python_that_the_probe_cannot_start_in_says_so(tmp_path: Path) -> None:

@@ -151,34 +151,6 @@ def test_a_profiler_of_the_scripts_own_is_left_alone(tmp_path: Path) -> None:
     assert any("profiler itself" in note for note in ran.report.notes)
 
 
-def torchrun(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *arguments]
-
-
-@pytest.mark.slow
-def test_ranks_that_share_a_model_report_each_for_itself_and_end_together(tmp_path: Path) -> None:
-    ran = audited(tmp_path / "out", torchrun(str(SCRIPTS / "accelerated.py"), "fully_shard"))
-    assert ran.status == 0, ran.err
-    assert [(report.rank, report.world_size, report.launched_by) for report in ran.ranks] == [
-        (0, 2, ("torchrun",)),
-        (1, 2, ("torchrun",)),
-    ]
-    for report in ran.ranks:
-        assert report.notes == ()
-        assert report.ended.how == "stopped"
-        assert report.sharding is not None
-        assert report.sharding.kind == "fsdp2"
-        assert {(unit.class_name, unit.units, unit.root) for unit in report.sharding.units} == {
-            ("LlamaForCausalLM", 1, True),
-            ("LlamaDecoderLayer", 3, False),
-        }
-        assert report.sharding.root_holds[0] in ("model.embed_tokens.weight", "lm_head.weight")
-        assert report.model is not None
-        assert sum(row.elements for row in report.model.parameters) * 2 == report.model.elements
-        assert report.memory is not None
-    _launcher_says_nothing(ran)
-
-
 @pytest.mark.slow
 def test_deepspeeds_engine_is_told_as_it_resolved_itself(tmp_path: Path) -> None:
     launcher = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_accelerators", "2", "--master_port", "29741"]

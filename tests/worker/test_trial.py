@@ -384,7 +384,6 @@ def test_a_plugin_that_cannot_be_imported_is_the_subjects_fault(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "body", "status"),
     [
-        ("in_step", "    return right", Status.OK),
         (
             # Rank 0 is slow only where nobody waits for it: the ranks measure different times of one call.
             "collective",

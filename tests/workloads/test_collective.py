@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from bench.catalogue import load_catalogue
-from bench.machine import find_device
-from bench.records import Pass, Result, Status
-from bench.run import RunOptions, execute, make_plan
-from bench.store import Store
+from bench.records import Pass, Reply, Request, Status, dump, load_json
+from bench.run.ranks import combine
 from bench.suite import expand, load_suite
 from bench.workloads.collective import OPERATIONS, WORKLOAD, CollectiveSpec
 from tests.factories import case as any_case
@@ -48,19 +50,26 @@ def test_a_rank_alone_gets_what_it_put_in_and_leaves_no_group_behind(tmp_path: P
 def test_two_ranks_get_sums_and_parts_of_both(tmp_path: Path) -> None:
     catalogue = load_catalogue()
     suite = load_suite(SUITE, catalogue, profile="cpu", sets=("bytes=65536",))
-    options = RunOptions(suite_file=str(SUITE), device="cpu", seed=1)
-    plan = make_plan(suite, expand(suite, catalogue, device="cpu"), options, catalogue=catalogue)
-    with Store.open(tmp_path / "bench.db") as store:
-        rows = execute(plan, suite, store, find_device("cpu"), catalogue, options).results
-    by_operation: dict[object, Result] = {row.case.params["operation"]: row for row in rows}
-    assert set(by_operation) == set(OPERATIONS)
-    for operation, row in by_operation.items():
-        assert row.status is Status.OK, row.reason
-        assert row.proof is not None
-        assert row.proof.verdict == "proved"
-        assert {check.tensor for check in row.checks if check.at == "small"} == {"out", "rank1.out"}
-        sent = row.measurement("communicated_bytes", "rank:1")
-        assert sent is not None
-        assert row.cost is not None
+    cases = {str(case.params["operation"]): case for case in expand(suite, catalogue, device="cpu").cases}
+    assert set(cases) == set(OPERATIONS)
+    for operation, case in cases.items():
+        (tmp_path / operation).mkdir()
+        request = dump(Request(case, suite.protocol, seed=1, threads=1))
+        (tmp_path / operation / "request.json").write_text(json.dumps(request))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    ended = subprocess.run(
+        [*command, "-m", "tests.workloads.rank_trials", *(str(tmp_path / operation) for operation in cases)],
+        capture_output=True, text=True, timeout=280, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    for operation in cases:
+        replies = {rank: load_json(Reply, (tmp_path / operation / f"reply.{rank}.json").read_bytes()) for rank in (0, 1)}
+        assert [reply.status for reply in replies.values()] == [Status.OK] * 2, [reply.reason for reply in replies.values()]
+        reply = combine(replies, {0: (), 1: ()}).reply
+        assert reply.proof is not None
+        assert reply.proof.verdict == "proved"
+        assert {check.tensor for check in reply.checks if check.at == "small"} == {"out", "rank1.out"}
+        (sent,) = [m for m in reply.measurements if (m.metric, m.scope) == ("communicated_bytes", "rank:1")]
+        assert reply.cost is not None
         # What the profiler saw the rank put in, and what the formula says that it must send.
-        assert sent.samples == (row.cost.bytes,), operation
+        assert sent.samples == (reply.cost.bytes,), operation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -84,15 +84,6 @@ def every() -> list[object]:
 def test_every_workload_has_a_tiny_case_here() -> None:
     alone = {name for name, workload in load_catalogue().workloads.items() if name in workload.slots}
     assert alone == set(CASES), "say above how to make a tiny case of it"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _caches_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What another process compiles meanwhile must not look as if a trial of ours had."""
-    with pytest.MonkeyPatch.context() as patch:
-        for variable in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
-            patch.setenv(variable, str(tmp_path_factory.mktemp(variable.lower())))
-        yield
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])

@@ -1,6 +1,6 @@
 """A loop with accelerate, whose processes a launcher starts. python accelerated.py [WORD]: how ranks share the model.
 
-Without a word they share gradients; `fully_shard`: torch's own words; `fsdp`: accelerate's plug-in; `deepspeed`: as the launcher was told.
+Without a word they share gradients; `fsdp`: accelerate's plug-in; `deepspeed`: as the launcher was told.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import sys
 
 import torch
 from accelerate import Accelerator
+from bare import LENGTH, VOCABULARY, Decoder
+from torch.nn import functional
 from torch.utils.data import DataLoader
-from transformers import LlamaConfig, LlamaForCausalLM
 
 word = sys.argv[1] if len(sys.argv) > 1 else ""
 torch.manual_seed(0)
@@ -31,29 +32,16 @@ if word == "fsdp":
     accelerator.state.fsdp_plugin = FullyShardedDataParallelPlugin(
         fsdp_version=2,
         auto_wrap_policy="transformer_based_wrap",
-        transformer_cls_names_to_wrap=["LlamaDecoderLayer"],
+        transformer_cls_names_to_wrap=["Block"],
         cpu_ram_efficient_loading=False,
     )
-model = LlamaForCausalLM(
-    LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4, vocab_size=512)
-)
-if word == "fully_shard":
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
-    mesh = init_device_mesh("cpu", (accelerator.num_processes,))
-    for layer in model.model.layers:
-        fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+model = Decoder(sdpa=True, checkpointed=0)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-loader = DataLoader(torch.arange(4 * 64 * 16).view(-1, 16) % 500, batch_size=2)
-if word == "fully_shard":
-    optimizer, loader = accelerator.prepare(optimizer, loader)
-else:
-    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+loader = DataLoader(torch.arange(4 * 64 * LENGTH).view(-1, LENGTH) % VOCABULARY, batch_size=2)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
 for number, ids in enumerate(loader):
     with accelerator.accumulate(model):
-        loss = model(input_ids=ids, labels=ids).loss
+        loss = functional.cross_entropy(model(ids).flatten(0, 1).float(), ids.flatten())
         accelerator.backward(loss)
         optimizer.step()
         optimizer.zero_grad()

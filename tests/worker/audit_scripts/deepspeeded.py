@@ -8,15 +8,14 @@ import sys
 os.environ["DS_ACCELERATOR"] = "cpu"
 import deepspeed
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from bare import LENGTH, VOCABULARY, Decoder
+from torch.nn import functional
 
 deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 deepspeed.init_distributed("gloo")
 torch.manual_seed(0)
 stage = int(sys.argv[-1])
-model = LlamaForCausalLM(
-    LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4, vocab_size=512)
-)
+model = Decoder(sdpa=True, checkpointed=0)
 configuration = {
     "train_micro_batch_size_per_gpu": 2,
     "gradient_accumulation_steps": 2,
@@ -27,8 +26,8 @@ configuration = {
 }
 engine, *_ = deepspeed.initialize(model=model, config=configuration, model_parameters=model.parameters())
 for _ in range(40):
-    ids = torch.randint(0, 500, (2, 16))
-    loss = engine(input_ids=ids, labels=ids).loss
+    ids = torch.randint(0, VOCABULARY, (2, LENGTH))
+    loss = functional.cross_entropy(engine(ids).flatten(0, 1).float(), ids.flatten())
     engine.backward(loss)
     engine.step()
 print("trained")
