@@ -23,7 +23,7 @@ __all__ = ["frame", "results"]
 _FIRST = ("suite", "run", "started_at", "label", "workload", "subject", "canary")
 _LAST = (
     *("trial", "arm", "attempt", "status", "reason", "metric", "unit", "scope", "median", "p05", "p95", "n_samples"),
-    *("result", "environment", "software"),
+    *("result", "environment", "software", "method"),
 )
 _OURS = frozenset((*_FIRST, *_LAST))
 
@@ -47,7 +47,8 @@ def _lines(runs: Sequence[Run], rows: Sequence[Result], metrics: Sequence[str] |
                  "reason": row.reason}  # fmt: skip
         wanted = [m for m in row.measurements if metrics is None or m.metric in metrics]
         absent = [] if metrics is None else [name for name in metrics if not any(m.metric == name for m in wanted)]
-        tail = {"result": row.id, "environment": row.environment.hard_hash[:12], "software": row.environment.soft_hash[:12]}
+        tail = {"result": row.id, "environment": row.environment.hard_hash[:12], "software": row.environment.soft_hash[:12],
+                "method": row.method_version}  # fmt: skip
         for m in wanted:
             lines.append({**line, "metric": m.metric, "unit": m.unit, "scope": m.scope, **_statistics(m.samples), **tail})
         for name in absent:
@@ -83,6 +84,7 @@ def frame(runs: Sequence[Run], rows: Sequence[Result], metric: str | Sequence[st
     | `median`, `p05`, `p95`, `n_samples` | of the trial's samples; `<NA>` where there is none, and percentiles of one sample are none |
     | `result` | the row's id, as `bench show` takes it |
     | `environment`, `software` | beginnings of the hashes of hard and soft facts: never compare across the first |
+    | `method` | version of the measuring method: never compare times across it; 0 where another tool measured |
 
     A parameter that would hide one of these columns becomes `param_NAME`. A trial without the metric (OOM, unsupported …) keeps its line,
     with `status` to say why. `metric=None` takes whatever was measured, and then only that. Excluded rows are left out. Rows of imported

@@ -22,6 +22,7 @@ from bench.machine import environment, find_device, harness_version, scrub_data
 from bench.metrics import METRICS, PEAK_CAUSES
 from bench.records import (
     EXTERNAL,
+    NO_METHOD_OF_OURS,
     Case,
     Environment,
     Measurement,
@@ -38,7 +39,6 @@ from bench.workloads.precision import NUMERICS
 if TYPE_CHECKING:
     from bench.store import Store
 
-NO_METHOD_OF_OURS = 0
 LONGEST_NAME = 120
 UNKNOWN = "unknown"
 QUESTION = "What is switched on in this script, and what should be switched on next?"

@@ -21,16 +21,16 @@ FUSED_KERNELS = tuple(slot for slot in FUSED if slot != "optimizer")
 
 
 def measured_steps(database: str) -> tuple[MeasuredStep, ...]:
-    """Of the database, where there is one. Raises StoreError for one that was named and cannot be read; the default one may lack."""
-    named = click.get_current_context().get_parameter_source("database") is not ParameterSource.DEFAULT
-    if not named and not Path(database).exists():
+    """Of the database, where there is one. Raises StoreError for one that was typed and cannot be read; that of BENCH_DB may lack."""
+    source = click.get_current_context().get_parameter_source("database")
+    if source is ParameterSource.DEFAULT and not Path(database).exists():
         return ()
     from bench.store import steps
 
     try:
         return steps.measured_steps(database)
     except StoreError as error:
-        if named:
+        if source is ParameterSource.COMMANDLINE:
             raise
         note(f"costs are by the rule alone: {error}")
         return ()

@@ -53,9 +53,20 @@ def rerun(result: str, trials: int | None, device: str | None, no_wait: bool, da
         return answer.summary.exit_code
     say(f"old: {counted(len(answer.old), 'trial')}, {_words(_statuses(answer.old))}")
     say(f"new: {counted(len(answer.new), 'trial')}, {_words(_statuses(answer.new))} (run {answer.summary.run_id})")
+    if methods := _other_method(answer.old, answer.new):
+        note(methods)
     say()
     say(_comparison(answer.old_medians, answer.new_medians))
     return answer.summary.exit_code
+
+
+def _other_method(old: Sequence[Result], new: Sequence[Result]) -> str | None:
+    """Why times of the two sides do not compare, where they were measured by other versions of the method."""
+    from bench.judge.compare import changed_method
+
+    methods = [max((row.method_version for row in rows), default=None) for rows in (old, new)]
+    before, after = methods
+    return None if before is None or after is None or before == after else changed_method(before, after)
 
 
 def _statuses(rows: Sequence[Result]) -> dict[str, int]:

@@ -20,13 +20,26 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 
 from bench import records
-from bench.records import Case, Environment, Json, Measurement, Pass, Result, RevisionItem, Run, RunState, Scalar, Status, Trial
+from bench.records import (
+    NO_METHOD_OF_OURS,
+    Case,
+    Environment,
+    Json,
+    Measurement,
+    Pass,
+    Result,
+    RevisionItem,
+    Run,
+    RunState,
+    Scalar,
+    Status,
+    Trial,
+)
 from bench.store.intake import Intake, Refused
 from bench.store.queries import IMPORTED
 from bench.store.source import Source
 
 UNKNOWN = "unknown"
-NO_METHOD_OF_OURS = 0
 MAX_ROWS = 100_000
 MAX_NAME_CHARS = 500
 """Of what the tables are searched by."""
