@@ -161,6 +161,7 @@ def _tried(
                 for one in wanted:
                     getattr(module, one, None)  # some packages import what is asked of them, when it is asked
                 IMPORTED.append(f"{name} ({time.monotonic() - start:.1f} s)")
+            _warm_compiler()
     except Exception as error:  # noqa: BLE001 - whatever a package raises when it is imported is its trials' to tell
         return f"{type(error).__name__}: {error}"
     reason = unfit()
@@ -169,6 +170,13 @@ def _tried(
     if device_index is None:
         return None
     return None if _a_child_can_compute(device_index, answers) else "a child that is forked after their import cannot use CUDA"
+
+
+def _warm_compiler() -> None:
+    """What torch's compiler, where it has been imported, would do again in each trial: it hashes torch's sources, once a process."""
+    key = getattr(sys.modules.get("torch._inductor.codecache"), "torch_key", None)
+    if key is not None:
+        key()
 
 
 def _a_child_can_compute(device_index: int, answers: socket.socket) -> bool:

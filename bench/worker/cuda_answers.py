@@ -1,8 +1,8 @@
 """Answers what packages ask of CUDA while they are imported, so that asking does not initialise it.
 
-At import many ask which GPU there is, to choose among their kernels: torch itself does where somebody wants to know whether Triton
-works. The first such question initialises CUDA, after which the process can fork no child that computes. So a child asks, once, and
-while a package is imported its answers stand in for torch's. Everything else goes to torch as ever.
+At import many ask whether there is a GPU and which, to choose among their kernels: torch itself does where somebody wants to know
+whether Triton works. The first question starts a thread of the driver or initialises CUDA, and after that the process must not be
+forked. So a child asks, once, and while a package is imported its answers stand in for torch's. Everything else goes to torch as ever.
 """
 
 from __future__ import annotations
@@ -81,13 +81,15 @@ def answered(properties: Sequence[Properties], index: int) -> Iterator[list[str]
         return told[index if device is None else _get_device_index(device, optional=True)]
 
     answers: dict[str, Callable[..., Any]] = {
-        # Both would go to NVML, once more at each question, which takes its time and may leave a thread behind.
+        # Torch would ask NVML, which leaves a thread of the driver behind: none of this process could be forked any more. The last of the
+        # three is what the other two go by, and so answers for those who took them before.
         "is_available": lambda: True,
         "device_count": lambda: len(told),
+        "_device_count_nvml": lambda: len(told),
         "current_device": lambda: index,
         "get_device_properties": get_device_properties,
     }
-    real = {name: getattr(torch.cuda, name) for name in answers} if told else {}
+    real = {name: getattr(torch.cuda, name) for name in answers if hasattr(torch.cuda, name)} if told else {}
 
     def answering(name: str) -> Callable[..., Any]:
         return lambda *given, **named: (answers[name] if within else real[name])(*given, **named)

@@ -23,7 +23,8 @@ from bench.worker.subject import built_in_imports
 MOST = 6
 """Branches at a time, each a few hundred megabytes; the one that was longest not used makes room."""
 
-COMPILER = "torch._inductor.compile_fx"
+COMPILER = ("torch._inductor.compile_fx", "torch.distributed.tensor.experimental")
+"""What torch imports when it compiles for the first time; the second is few modules, and registers operators for half a second."""
 
 SHAREABLE: Mapping[str, tuple[str, ...]] = {
     "bitsandbytes": ("bitsandbytes",),
@@ -39,9 +40,10 @@ made of.
 """
 
 BROUGHT: Mapping[str, tuple[str, ...]] = {
-    "bitsandbytes": (COMPILER,),
-    "liger_kernel.ops": ("peft", "bitsandbytes", "torchao", COMPILER),
-    "peft": ("bitsandbytes", "torchao", COMPILER),
+    "bitsandbytes": COMPILER[:1],
+    "liger_kernel.ops": ("peft", "bitsandbytes", "torchao", *COMPILER),
+    "peft": ("bitsandbytes", "torchao", *COMPILER),
+    "torchao": COMPILER[1:],
 }
 """Modules to those that they import themselves where they are installed: a trial of both needs no branch of its own."""
 
@@ -57,7 +59,7 @@ def compiles(case: Case) -> bool:
 
 def own_imports(case: Case) -> tuple[str, ...]:
     """Modules that trials of the case import whatever packages their subject requires."""
-    return (*built_in_imports(case), *([COMPILER] if compiles(case) else []))
+    return (*built_in_imports(case), *(COMPILER if compiles(case) else ()))
 
 
 def shared_imports(case: Case) -> tuple[str, ...]:

@@ -27,6 +27,9 @@ def _two_gpus_that_may_not_be_initialised(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
 
 
+REAL_COUNT = torch.cuda.device_count
+
+
 def asked_of_torch(*_: object) -> None:
     raise RuntimeError("CUDA would be initialised")
 
@@ -46,6 +49,21 @@ def test_questions_are_answered_without_cuda_and_afterwards_go_to_torch_again(mo
     for ask in (kept, torch.cuda.get_device_properties, *(lambda _, function=function: function() for function in functions)):
         with pytest.raises(RuntimeError, match="would be initialised"):
             ask(0)
+
+
+def test_who_took_torchs_count_before_is_answered_too_and_nvml_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda._is_compiled", lambda: True)
+    monkeypatch.setattr("torch.cuda._device_count_nvml", asked_of_torch)
+    with answered(TWO, 0):
+        assert REAL_COUNT() == 2
+    with pytest.raises(RuntimeError, match="would be initialised"):
+        REAL_COUNT()
+
+
+def test_without_properties_torch_itself_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", asked_of_torch)
+    with answered((), 0), pytest.raises(RuntimeError, match="would be initialised"):
+        torch.cuda.is_available()
 
 
 def test_who_had_cuda_initialised_all_the_same_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +103,7 @@ from bench.worker.preload import COMPILER, SHAREABLE
 import bench.workloads
 PACKAGES = sorted(set(SHAREABLE) - {"flash_attn_4"})
 with answered([{"name": "A GPU", "major": 9, "minor": 0, "multi_processor_count": 132, "total_memory": 2**37}], 0):
-    for module in (COMPILER, "transformers.models.llama.modeling_llama", *(one for package in PACKAGES for one in SHAREABLE[package])):
+    for module in (*COMPILER, "transformers.models.llama.modeling_llama", *(one for package in PACKAGES for one in SHAREABLE[package])):
         importlib.import_module(module)
 assert not torch.cuda.is_initialized()
 assert len(os.listdir("/proc/self/task")) == 1
