@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from bench.plan.spec import TrainSpec
@@ -50,14 +51,22 @@ def packages(train: TrainSpec) -> tuple[str, ...]:
     return tuple(names)
 
 
+@cache
+def installed_version(name: str) -> str | None:
+    """Read once: a page asks for each of its cases."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
 def strange_versions(train: TrainSpec) -> Iterator[str]:
     """A sentence for each package that is installed here in a version which the formulas were not read off."""
     from packaging.specifiers import SpecifierSet
 
     for name in packages(train):
-        try:
-            installed = version(name)
-        except PackageNotFoundError:
+        installed = installed_version(name)
+        if installed is None:
             continue  # whoever plans for another machine need not have it
         if not SpecifierSet(TRACED[name], prereleases=True).contains(installed.split("+")[0]):
             yield f"formulas were read off {name} {TRACED[name]}; here {installed} is installed, which may do otherwise"

@@ -140,7 +140,9 @@ def test_a_version_that_the_formulas_were_not_read_off_is_told(monkeypatch: pyte
     train = TrainSpec(seq_len=64, rms_norm="liger", sharding="zero2", world_size=2, precision="bf16_master")
     assert sources.packages(train) == ("torch", "transformers", "liger-kernel", "deepspeed")
     monkeypatch.setattr(
-        sources, "version", {"torch": "2.13.0+cpu", "transformers": "4.57.1", "liger-kernel": "0.8.5", "deepspeed": "0.19.8"}.get
+        sources,
+        "installed_version",
+        {"torch": "2.13.0+cpu", "transformers": "4.57.1", "liger-kernel": "0.8.5", "deepspeed": "0.19.8"}.get,
     )
     (said,) = sources.strange_versions(train)
     assert "transformers >=5.17,<5.25; here 4.57.1" in said

@@ -108,6 +108,14 @@ BODIES = {
     print("the word is", os.environ["BENCH_TEST_TOKEN"])
     raise RuntimeError("cannot log in with " + os.environ["BENCH_TEST_TOKEN"])
 """,
+    "second_rank_raises_first_meets": """
+    import os, torch
+    def attention(q, k, v):
+        if os.environ["RANK"] == "1":
+            raise ArithmeticError("not on my rank")
+        torch.distributed.all_reduce(torch.ones(1))
+    return attention
+""",
     "second_rank_is_killed": """
     import os, signal
     if os.environ["RANK"] == "1":

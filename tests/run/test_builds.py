@@ -27,6 +27,7 @@ def unbuilt(spec):
 """
 
 
+@pytest.mark.usefixtures("shared_server")
 def test_a_case_whose_operator_cannot_be_compiled_is_unavailable_and_the_others_are_measured(tmp_path: Path) -> None:
     (tmp_path / "unbuilt.py").write_text(PLUGIN)
     laboratory = Laboratory(tmp_path, ["eager", "unbuilt"])

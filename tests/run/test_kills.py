@@ -40,7 +40,7 @@ def _target(parent: subprocess.Popen[bytes], role: str) -> int | None:
 
 def _roles(kills: int, chance: random.Random) -> list[str]:
     """Whom to kill, in an order of chance. A trial costs a fork, a server or a parent seconds until torch is imported again."""
-    rarer = max(1, kills // 8)
+    rarer = max(1, kills // 10)
     roles = ["server", "parent"] * rarer + ["trial"] * (kills - 2 * rarer)
     chance.shuffle(roles)
     return roles

@@ -18,6 +18,7 @@ from tests.run.laboratory import QUICK, Laboratory, marked
 SUBJECTS = [
     "right",
     "second_rank_raises_first_hangs",
+    "second_rank_raises_first_meets",
     "second_rank_leaves_first_hangs",
     "second_rank_is_killed",
     "second_rank_hangs",
@@ -66,6 +67,12 @@ def test_a_rank_that_raises_is_failed_and_named_and_ends_the_trial_although_the_
     assert row.duration_s < 40.0  # the time-out
     first, second = row.log.partition("[rank 0]\n")[2].split("[rank 1]\n")
     assert ("here is rank 0" in first, "here is rank 1" in second) == (True, True)
+
+
+@pytest.mark.slow
+def test_a_rank_that_raises_is_named_beside_one_that_fails_in_its_own_collective_because_of_it(rows: dict[str, Result]) -> None:
+    row = rows["second_rank_raises_first_meets"]
+    assert (row.status, row.rank, row.reason) == (Status.FAILED, 1, "rank 1: ArithmeticError: not on my rank")
 
 
 @pytest.mark.slow
