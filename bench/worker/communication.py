@@ -53,7 +53,7 @@ def communication(step: Step) -> tuple[tuple[Measurement, ...], dict[str, Json]]
     activities = [torch.profiler.ProfilerActivity.CPU]
     if cuda:
         activities.append(torch.profiler.ProfilerActivity.CUDA)
-    with torch.profiler.profile(activities=activities, record_shapes=True, acc_events=True) as profile:
+    with torch.profiler.profile(activities=activities, record_shapes=True) as profile:
         step.prepare()
         if cuda:
             torch.cuda.synchronize()

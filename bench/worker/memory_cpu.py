@@ -29,7 +29,7 @@ def peak_bytes(step: Step) -> tuple[Measurement, ...]:
     """
     step.clear_gradients()
     gc.collect()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         step.prepare()
         resident = sum(size for _, size in residents_on_host(step))
         with torch.profiler.record_function(PASS_MARK):

@@ -37,7 +37,7 @@ def _on_host(step: Step) -> dict[str, int]:
         with torch.profiler.record_function(MARK + phase):
             pass
 
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         step.prepare()
         resident = sum(size for _, size in residents_on_host(step))
         begin("")

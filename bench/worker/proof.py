@@ -42,7 +42,7 @@ def observe(step: Timed, *, cuda: bool) -> Observation:
     activities = [torch.profiler.ProfilerActivity.CPU]
     if cuda:
         activities.append(torch.profiler.ProfilerActivity.CUDA)
-    with torch.profiler.profile(activities=activities, acc_events=True) as profile:
+    with torch.profiler.profile(activities=activities) as profile:
         step.prepare()
         if cuda:
             torch.cuda.synchronize()  # what the device still did for the forward would be counted

@@ -33,7 +33,9 @@ def _scales(weight: Any) -> Iterator[torch.Tensor]:
     """What a quantized weight of bitsandbytes carries beside its numbers."""
     state = getattr(weight, "quant_state", None)
     for owner in (weight, state, getattr(state, "state2", None)):
-        yield from _tensors([getattr(owner, name, None) for name in ("SCB", "absmax", "code", "offset")])
+        if owner is not None:
+            carried = (getattr(owner, name, None) for name in ("SCB", "absmax", "code", "offset"))
+            yield from _tensors([one for one in carried if one is not None])
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
