@@ -68,7 +68,9 @@ def _technique_options(function: Callable[..., Any]) -> Callable[..., Any]:
     help="GPUs that train together.",
 )
 @click.option("--sharding", metavar="NAME", help=f"{', '.join(SHARDINGS)}; default: none for one GPU, fsdp2 for several.")
-@click.option("--offload", metavar="NAME", default="none", show_default=True, help=f"To host memory: {', '.join(OFFLOADS)}.")
+@click.option(
+    "--offload", metavar="NAME", default="none", show_default=True, help=f"To host memory, or disk: {', '.join(OFFLOADS)}."
+)
 @_technique_options
 @click.option("--explain", is_flag=True, help="The published figures behind it, and what real code does at the same shape.")
 @click.option("--terms", "all_terms", is_flag=True, help="Every term of the peak with its formula and source.")
@@ -243,6 +245,8 @@ def _show(model: ModelSpec, train: TrainSpec, prediction: Prediction, all_terms:
     say(f"peak {peak.size_bytes / size:.2f} {unit} ({peak.size_bytes / 1e9:.2f} GB) in {peak.phase}: {peak.name}")
     if prediction.host_bytes:
         say(f"host memory for this GPU {prediction.host_bytes / GIB:.2f} GiB")
+    if prediction.disk_bytes:
+        say(f"on disk for this GPU {prediction.disk_bytes / GIB:.2f} GiB")
     if all_terms:
         say()
         lines = [
@@ -264,6 +268,7 @@ def _as_json(
         "peak_bytes": prediction.peak_bytes,
         "peak_phase": prediction.peak.phase,
         "host_bytes": prediction.host_bytes,
+        "disk_bytes": prediction.disk_bytes,
         "moments": [
             {"name": moment.name, "phase": moment.phase, "size_bytes": moment.size_bytes, "by_category": moment.by_category(),
              "terms": [asdict(term) for term in moment.terms]}

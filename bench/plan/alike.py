@@ -15,7 +15,7 @@ from bench.plan.terms import Term
 
 NOT_IN_TAPES = frozenset({"checkpointing", "sharding", "offload", "optimizer", "world_size", "zero", "clip_norm"})
 """What no part of the model knows of: it is what is done with the parts."""
-NOT_RESIDENT = frozenset({"seq_len", "batch", "checkpointing"})
+NOT_RESIDENT = frozenset({"seq_len", "batch"})
 """What nothing that lies on a GPU from step to step depends on, beside the terms of tokens."""
 
 _of_tapes = attrgetter(*(field.name for field in fields(TrainSpec) if field.name not in NOT_IN_TAPES))

@@ -61,6 +61,8 @@ HELD: Mapping[str, tuple[str, ...]] = {
 """Tool to the slots that its settings decide, or that it has its own way in; the Trainer's decide all of them."""
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 FUSED_SLOTS = ("rms_norm", "rope", "swiglu")
+NVME_PATH = "/local_nvme"
+"""Where DeepSpeed puts states on disk, to be set to a folder of one's own."""
 
 
 def settings(tool: str, model: ModelSpec, train: TrainSpec) -> str:
@@ -219,6 +221,8 @@ def deepspeed(train: TrainSpec, *, rate: float | str = 1e-4) -> dict[str, Any]:
         zero["overlap_comm"] = train.zero.overlap_comm == "on"
     if train.offload != "none":
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    if train.offload == "optimizer_nvme":
+        zero["offload_optimizer"] = {"device": "nvme", "nvme_path": NVME_PATH, "pin_memory": True}
     if train.offload == "parameters":
         zero["offload_param"] = {"device": "cpu", "pin_memory": True}
     known = {"adamw_foreach": True, "adamw_fused": False, "adamw_cpu_deepspeed": False}
@@ -265,7 +269,7 @@ def accelerate(train: TrainSpec) -> dict[str, Any]:
     elif train.sharding.startswith("zero"):
         _taken("accelerate", "sharding", train.sharding, dict.fromkeys(("ddp", "fsdp2", "fsdp2_kept", "zero1", "zero2", "zero3")))
         found["distributed_type"] = "DEEPSPEED"
-        where = "cpu" if train.offload != "none" else "none"
+        where = {"none": "none", "optimizer_nvme": "nvme"}.get(train.offload, "cpu")
         found["deepspeed_config"] = {
             "zero_stage": int(train.sharding[-1]),
             "gradient_accumulation_steps": train.accumulation,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from bench.plan.alike import Alike
+from bench.plan.buckets import EMBEDDING, END
 from bench.plan.dims import Dims
 from bench.plan.layer import INPUT, decoder_layer, dims_of, last_norm
 from bench.plan.loss import loss
@@ -186,12 +187,12 @@ class Step:
         of_first = any(alive.name == INPUT for alive in chain[0].forward.left)
         held = Alive("embedding output", self.dims.size("x·h·t"), "x·h·t", "embedding", "temporary")
         gathered = {0} if "gather:first layer" in self.sharding.during else set()
-        for index in sorted({*last.values(), *gathered}):
+        for index in sorted({*last.values(), *gathered, *self.sharding.layers_apart("forward")}):
             saved = [part.forward.left for part in chain[:index]] + [part.cached for part in chain[:index]]
             shared = [*self._shared(), *before, *([] if index == 0 or of_first else [held])]
             name = f"{chain[index].name} {index + 1}{where}"
             part = self._place(index)
-            yield self._candidate(name, "forward", resident, saved, chain[index].forward, shared, part)
+            yield self._candidate(name, "forward", resident, saved, chain[index].forward, shared, part, index)
             yield from self._between("gather", f"weights of {name} gathered", "forward", resident, saved, part)
 
     def _backward(self, resident: tuple[Term, ...], chain: Sequence[_Part], where: str, accumulated: bool) -> Iterable[_Candidate]:
@@ -199,13 +200,14 @@ class Step:
         kinds: dict[int, list[int]] = {}
         for index, part in enumerate(parts):
             kinds.setdefault(id(part), []).append(index)
-        for index in sorted({place for places in kinds.values() for place in (places[0], places[-1])}):
+        ends = {place for places in kinds.values() for place in (places[0], places[-1])}
+        for index in sorted(ends | self.sharding.layers_apart("backward")):
             part = parts[index]
             left = [other.forward.left for other in parts[:index]] + self._behind(parts[index + 1 :], accumulated)
             name = part.name if part.count == 1 else f"{part.name} {index + 1}"
             replay = part.accumulated if self._adds_at_once(accumulated) else part.backward
             place = self._place(index)
-            yield self._candidate(f"backward of {name}{where}", "backward", resident, left, replay, self._shared(), place)
+            yield self._candidate(f"backward of {name}{where}", "backward", resident, left, replay, self._shared(), place, index)
             if part is self.loss:
                 kept = [*left, part.forward.left]
                 yield from self._between("gather", f"weights of {name} gathered{where}", "backward", resident, kept, place)
@@ -215,6 +217,25 @@ class Step:
         yield self._candidate(f"backward of the embedding{where}", "backward", resident, behind, self._embedding(), [], "embedding")
         sent = self._behind(parts, accumulated, sent=True)
         yield from self._between("scatter", f"gradients of the embedding sent{where}", "backward", resident, sent, "embedding")
+        yield from self._sent(resident, parts, where, accumulated)
+
+    def _sent(self, resident: tuple[Term, ...], parts: Sequence[_Part], where: str, accumulated: bool) -> Iterable[_Candidate]:
+        """Moments within parts at which a bucket of gradients is sent."""
+        for sent in self.sharding.sent:
+            left: list[tuple[Alive, ...]] = []
+            alive: tuple[Alive, ...] = ()
+            if sent.place == END:
+                name = "the last bucket sent"
+            elif sent.place == EMBEDDING:
+                name, alive = "bucket sent before the embedding's gradient", self._embedding().left
+            else:
+                part = parts[sent.place]
+                name = f"bucket sent in the backward of {part.name} {sent.place + 1}"
+                alive = (part.accumulated if self._adds_at_once(accumulated) else part.backward).arrived[sent.nth]
+                left = [other.forward.left for other in parts[: sent.place]]
+            terms, shared = (*resident, *sent.terms), tuple(self._shared() if sent.place >= 0 else ())
+            size = sum(term.size_bytes for term in terms) + _bytes([*left, alive, shared])
+            yield _Candidate(f"{name}{where}", "backward", size, terms, left, (*alive, *shared))
 
     def _place(self, index: int) -> str:
         """Of a part in the chain, as `Sharding.during` names it."""
@@ -293,8 +314,9 @@ class Step:
         replay: Replay,
         shared: Sequence[Alive],
         place: str,
+        index: int | None = None,
     ) -> _Candidate:
-        kinds = (f"{phase}:{place}", *((f"{phase}:layer",) if place.endswith("layer") else ()))
+        kinds = (f"{phase}:{index}", f"{phase}:{place}", *((f"{phase}:layer",) if place.endswith("layer") else ()))
         during = self.sharding.at(*kinds, "last" if place == "embedding" else phase)
         size = sum(term.size_bytes for term in (*resident, *during)) + replay.highest
         size += _bytes([*left, shared])

@@ -16,9 +16,10 @@ OFFLOAD_OF_SLOT: Mapping[str, str] = {
     "none": "none",
     "optimizer_cpu": "optimizer",
     "optimizer_cpu_ao": "optimizer_ao",
+    "optimizer_nvme": "optimizer_nvme",
     "parameters_optimizer_cpu": "parameters",
 }
-"""What fills the slot `offloading` to the word of the plan; other places have no formulas."""
+"""What fills the slot `offloading` to the word of the plan."""
 UNKNOWN_WORKSPACES: Mapping[str, str] = {
     "sdpa_cudnn": "workspaces of cuDNN's attention",
     "flash_attn4": "fp32 sums of FlashAttention-4's backward",
@@ -60,7 +61,8 @@ def specs(case_params: Mapping[str, Any], subject: Mapping[str, str]) -> tuple[M
 def predict_step(model: ModelSpec, train: TrainSpec, target: Target | None = None) -> Prediction:
     """The peak of one step on one GPU. Raises PlanError for what cannot be, or has no formulas."""
     step = Step(model, train, target or Target())
-    return Prediction(step.moments(), step.host_bytes + step.residents.host_bytes, _notes(model, train))
+    host = step.host_bytes + step.residents.host_bytes
+    return Prediction(step.moments(), host, _notes(model, train), step.residents.disk_bytes)
 
 
 def peak_bytes(model: ModelSpec, train: TrainSpec, target: Target | None = None, alike: Alike | None = None) -> int:
@@ -106,8 +108,6 @@ def _notes_of_sharding(train: TrainSpec) -> tuple[str, ...]:
     if train.sharding in ("zero1", "zero2", "zero3"):
         bucket = train.zero.reduce_bucket
         size = bucket * train.weight_bytes / 2**30
-        found.append(
-            f"buckets hold {bucket / 1e6:g} million weights, so {size:.2f} GiB each, whatever the model's size; "
-            "not in it: the copy of a bucket in which two shares meet"
-        )
+        missing = "; not in it: the copy of a bucket in which two shares meet" if train.sharding == "zero1" else ""
+        found.append(f"buckets hold {bucket / 1e6:g} million weights, so {size:.2f} GiB each, whatever the model's size{missing}")
     return tuple(found)

@@ -34,6 +34,7 @@ class Residents:
     last_gradient: tuple[Term, ...]
     """The last of `gradients`, still there when the last fp32 one is made."""
     host_bytes: int
+    disk_bytes: int = 0
 
     def updates(self) -> list[Moment]:
         """The moments from the end of the backward on; their terms still have the phases that they are known by."""

@@ -21,6 +21,16 @@ class Leaves(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """A moment in a backward at which a buffer of gradients is sent: when the `nth` gradient of a place has come (`buckets.py`)."""
+
+    place: int
+    nth: int
+    terms: tuple[Term, ...]
+    """All buffers that are there then."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sharding:
     """How one step is shared, as one of the GPUs sees it: the one that needs most."""
 
@@ -29,16 +39,23 @@ class Sharding:
     """From the end of the backward on."""
     during: Mapping[str, tuple[Term, ...]]
     """Buffers by moment: a phase, a phase and a part (`backward:loss`), or one of the moments between parts: before a part, when what it
-    needs is gathered (`gather:`), and after its backward, when its gradients are sent (`scatter:`)."""
+    needs is gathered (`gather:`), and after its backward, when its gradients are sent (`scatter:`). A single layer is a number."""
     leaves: Leaves
     share: tuple[int, int] = (1, 1)
     """Under SHARES: what is left of a byte of whole gradients, as a fraction."""
     ends_wait: bool = False
     """Under SHARES: whether what is not in a layer is one unit, whose gradients wait for the embedding's."""
+    sent: tuple[Sent, ...] = ()
+    """Under NOTHING."""
 
     def at(self, *moments: str) -> tuple[Term, ...]:
         """Buffers of the first of these moments that has any of its own."""
         return next((self.during[moment] for moment in moments if moment in self.during), ())
+
+    def layers_apart(self, phase: str) -> set[int]:
+        """Layers that have buffers of their own in a phase."""
+        numbers = (moment.partition(":")[2] for moment in self.during if moment.startswith(f"{phase}:"))
+        return {int(number) for number in numbers if number.isdecimal()}
 
 
 def one_of(ranks: int, formula: str) -> str:

@@ -25,7 +25,7 @@ CONFIG_FIELDS: Mapping[str, str] = {
 }
 """Field of a shape to the key of a config.json, where it must stand there."""
 SHARDINGS = ("none", "ddp", "zero0", "zero1", "zero2", "zero3", "fsdp2", "fsdp2_root_unit", "fsdp2_kept")
-OFFLOADS = ("none", "optimizer", "optimizer_ao", "parameters")
+OFFLOADS = ("none", "optimizer", "optimizer_ao", "optimizer_nvme", "parameters")
 DTYPE_BYTES: Mapping[str, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 MODELLED: Mapping[str, tuple[str, ...]] = {
     "attention": ("eager", "sdpa_math", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn", "flash_attn2", "flash_attn4", "flex"),
@@ -206,6 +206,8 @@ class TrainSpec:
                 f"the optimizer can be offloaded by itself under zero1, zero2 and zero3, not under {self.sharding}; "
                 "torchao's way, offload optimizer_ao, is for sharding none"
             )
+        if self.offload == "optimizer_nvme" and self.sharding != "zero3":
+            raise PlanError(f"DeepSpeed puts states on disk under zero3 only, not under {self.sharding}")
         if self.offload == "optimizer_ao":
             if self.sharding != "none":
                 raise PlanError(f"torchao moves the states of one GPU: offload optimizer_ao has sharding none, not {self.sharding}")

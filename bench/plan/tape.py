@@ -112,6 +112,8 @@ class Replay:
     at_highest: tuple[Alive, ...]
     left: tuple[Alive, ...]
     """Alive at the end: forward, what is saved, without the output; backward, gradients of weights, without that of the input."""
+    arrived: tuple[tuple[Alive, ...], ...] = ()
+    """Backward: what is alive when each gradient of a weight has come, in the order in which they do."""
 
     @property
     def left_bytes(self) -> int:
@@ -268,6 +270,7 @@ class _Backward:
         self.in_place, self.accumulated, self.again = in_place, accumulated, again
         self.arrived: dict[Tensor, _Gradient] = {}
         self.weights: list[Alive] = []
+        self.when_they_came: list[tuple[Alive, ...]] = []
 
     def run(self, arriving: _Gradient) -> Replay:
         self.arrived[self.tape.result] = arriving
@@ -279,7 +282,7 @@ class _Backward:
                 forward = None
             if incoming:
                 self._node(operation, incoming)
-        return Replay(self.counter.highest, self.counter.at_highest, tuple(self.weights))
+        return Replay(self.counter.highest, self.counter.at_highest, tuple(self.weights), tuple(self.when_they_came))
 
     def _node(self, operation: Operation, incoming: list[_Gradient]) -> None:
         part = operation.outputs[0].part
@@ -312,6 +315,7 @@ class _Backward:
             self._hand(tensor, gradient)
         for name in operation.weights:
             gradient = _Gradient(name, _named(name, GRADIENT)) if isinstance(name, Tensor) else made[name]
+            self.when_they_came.append(tuple(self.counter.living.values()))
             if self.accumulated:
                 self._release(gradient)
             else:

@@ -61,6 +61,8 @@ class Prediction:
     """In the host's memory for this GPU: offloaded states, parameters and activations."""
     notes: tuple[str, ...]
     """What was assumed, and what is not in it."""
+    disk_bytes: int = 0
+    """In files for this GPU: offloaded states."""
 
     @property
     def peak(self) -> Moment:

@@ -1,106 +1,86 @@
-"""ZeRO as DeepSpeed 0.19 allocates it (`runtime/zero/stage_1_and_2.py`, `stage3.py`, `partitioned_param_coordinator.py`).
+"""ZeRO as DeepSpeed 0.19 allocates it, stages 0 to 2 (`runtime/zero/stage_1_and_2.py`); stage 3 in `zero3.py`.
 
 That is more than the paper counts. In stages 1 to 3 an fp32 copy of the share is updated, in fp32 training too, and optimizers see one flat
 tensor. With S for the weights of a share, e for bytes of a weight and B for `reduce_bucket_size`:
 
     stage 1   whole gradients until the backward ends; then a bucket of e·B is filled with them, and what is the rank's own is copied out
-    stage 2   each gradient is copied into the bucket as it comes, and what is the rank's own into e·S, made when the first of it comes
-    stage 3   e·S of gradients and the bucket are there from the start; weights are gathered by layer and let go of, unless they are used
-              again within `max_reuse_distance` weights, as those at the model's end are; a single rank uses its share as it lies
+    stage 2   each gradient is copied into the bucket as it comes; when it is full, what is the rank's own goes into e·S, which is made when
+              the first of it does: the ranks with the model's end have it from the start, those with its beginning late
     stage 0   an fp32 copy of all, in 16 bits; gradients are laid flat by buckets to be summed, and stay beside their fp32 casts
 
-Own gradients are whole tensors, also of weights that two shares divide. A gradient larger than the bucket waits, whole, for the next one.
-In their update own gradients are laid flat and cast before they are let go of, and their norm is taken in fp64, tensor by tensor.
+Own gradients are whole tensors, also of weights that two shares divide; a bucket in which shares meet is copied to be summed. A gradient
+larger than the bucket waits, whole, for the next one, and a weight that is used twice has one only when the embedding has its part of it.
+In their update own gradients are laid flat and cast before they are let go of, and their norm is taken in fp64, piece by piece; states on
+the host have it taken as the bucket is sent. What is told of a moment is the rank that needs most then.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from bench.plan.buckets import Emptied, Gradient, coming, emptied
 from bench.plan.optimizers import States, states
 from bench.plan.residents import ANY, Residents
 from bench.plan.rounding import pinned_bytes
-from bench.plan.shares import Leaves, Sharding, moments_of, moved_out, shared_out
+from bench.plan.shares import Leaves, Sent, Sharding, moments_of, moved_out
 from bench.plan.spec import ModelSpec, PlanError, TrainSpec
 from bench.plan.terms import Term
 from bench.plan.weights import Weight, weights
+from bench.plan.zero3 import Shared, stage3
+from bench.plan.zero_terms import DEEPSPEED, FP32_BYTES, FP64_BYTES, bucket, gradients, updates, used_twice, waiting
 
-REUSED_WITHIN = 1_000_000_000
-"""Elements, `stage3_max_reuse_distance`."""
-SUB_GROUP = 1_000_000_000
-"""Elements that stage 3 updates at once, `sub_group_size`."""
-DEEPSPEED = "DeepSpeed 0.19, runtime/zero"
 SUMMED_AT_ONCE = 500_000_000
 """Elements after which stage 0 sums a bucket of gradients (`MEMORY_OPT_ALLREDUCE_SIZE` of the engine)."""
-FP32_BYTES, FP64_BYTES = 4, 8
 
 
 @dataclass(frozen=True, slots=True)
 class _Shares:
-    """How many weights lie where, in elements."""
+    """How many weights lie where, in elements. Ranks in the model's order."""
 
     learned: int
     share: int
-    own_first: int
-    """Of the tensors that the first rank's share touches, whole."""
-    own_last: int
+    coming: tuple[Gradient, ...]
+    touched: tuple[int, ...]
+    """By rank: of the tensors that its share touches, whole."""
+    piece: tuple[int, ...]
+    """By rank: the largest piece of one tensor in its share."""
     largest: int
-    head: int
-    """The last layer, whose gradient comes first; 0 where it does not learn, or is the embedding's."""
-    first_fill: int
-    """What lies in the bucket when it is emptied for the first time after a backward of stage 1."""
-    kept_whole: int
-    """Up to the persistence threshold: never divided in stage 3."""
-    divided: int
-    turning: int
-    """Gathered at the end of the forward in stage 3: what is used again in the backward soon enough."""
-    embedding: int
     summed: int
     """The largest bucket of stage 0: tensors in their order until there are `SUMMED_AT_ONCE`."""
+    first_fill: int
+    """What lies in the bucket when it is emptied for the first time after a backward of stage 1; a larger gradient lies beside it."""
+
+    def ranks_of(self, gradient: Gradient) -> range:
+        """Whose shares a tensor lies in."""
+        return range(gradient.start // self.share, (gradient.start + gradient.elements - 1) // self.share + 1)
 
 
 @lru_cache(maxsize=64)
-def _shares(model: ModelSpec, adaptation: str, lora_rank: int, ranks: int, bucket: int, threshold: int) -> _Shares:
+def _shares(model: ModelSpec, adaptation: str, lora_rank: int, ranks: int, bucket_elements: int) -> _Shares:
     every = weights(model, TrainSpec(seq_len=1, adaptation=adaptation, lora_rank=lora_rank))
-    laid = _in_order(model, every)
-    sizes = [weight.elements for weight in laid if weight.learns]
-    learned = sum(sizes)
-    share = -(-learned // ranks)
-    divided = [weight.elements for weight in laid if weight.elements > threshold]
+    gradients_ = coming(model, every)
+    in_order = sorted(gradients_, key=lambda gradient: gradient.start)
+    sizes = [gradient.elements for gradient in in_order]
+    share = -(-sum(sizes) // ranks)
+    touched, piece = [0] * ranks, [0] * ranks
+    for gradient in in_order:
+        end = gradient.start + gradient.elements
+        for rank in range(gradient.start // share, (end - 1) // share + 1):
+            touched[rank] += gradient.elements
+            piece[rank] = max(piece[rank], min(end, (rank + 1) * share) - max(gradient.start, rank * share))
+    first = next(emptied(in_order, bucket_elements)).elements
     return _Shares(
-        learned=learned,
-        share=share,
-        own_first=_touched(sizes, share),
-        own_last=_touched(sizes[::-1], share),
-        largest=max(sizes),
-        head=sizes[-1] if not model.tied_embeddings and adaptation == "full" else 0,
-        first_fill=max((sum_ for sum_ in itertools.accumulate(sizes) if sum_ <= bucket), default=0),
-        kept_whole=sum(weight.elements for weight in laid) - sum(divided),
-        divided=sum(divided),
-        turning=_turning(divided),
-        embedding=laid[0].elements if laid[0].elements > threshold else 0,
-        summed=_summed(sizes),
+        sum(sizes),
+        share,
+        tuple(gradients_),
+        tuple(touched),
+        tuple(piece),
+        max(sizes),
+        _summed(sizes),
+        first if first <= bucket_elements else 0,
     )
-
-
-def _in_order(model: ModelSpec, every: tuple[Weight, ...]) -> list[Weight]:
-    """Tensor by tensor, as the model lists them."""
-    before = [weight for weight in every if not weight.block and weight.name == "embedding"]
-    after = [weight for weight in every if not weight.block and weight.name != "embedding"]
-    block = [weight for weight in every if weight.block for _ in range(weight.count // model.layers)]
-    return [*before, *(block * model.layers), *after]
-
-
-def _touched(sizes: list[int], share: int) -> int:
-    total = 0
-    for size in sizes:
-        if total >= share:
-            break
-        total += size
-    return total
 
 
 def _summed(sizes: list[int]) -> int:
@@ -113,17 +93,6 @@ def _summed(sizes: list[int]) -> int:
     return largest
 
 
-def _turning(divided: list[int]) -> int:
-    """Whoever is used in the backward again within the distance stays: what lies behind it is passed twice on the way."""
-    kept = behind = 0
-    for size in reversed(divided):
-        if 2 * behind >= REUSED_WITHIN:
-            break
-        kept += size
-        behind += size
-    return kept
-
-
 def zero(model: ModelSpec, train: TrainSpec, whole: Residents, *, cuda: bool) -> Sharding:
     """Of the stage that `train` says. Raises PlanError for a precision that DeepSpeed does not train so.
 
@@ -134,39 +103,30 @@ def zero(model: ModelSpec, train: TrainSpec, whole: Residents, *, cuda: bool) ->
             "under DeepSpeed's engine weights have an fp32 copy or are fp32: use precision bf16_master, fp16_master or fp32, "
             f"not {train.precision}"
         )
-    options = train.zero
-    of = _shares(model, train.adaptation, train.lora_rank, train.world_size, options.reduce_bucket, options.persistence_threshold)
-    flat = Weight("share", (of.share,), 1, False, False, True, FP32_BYTES)
-    kept = states(train.optimizer, [flat], FP32_BYTES, device_steps=train.optimizer == "adamw_fused")
+    of = _shares(model, train.adaptation, train.lora_rank, train.world_size, train.zero.reduce_bucket)
     if train.sharding == "zero0":
         return _stage0(train, whole, of)
-    terms, host = _terms(train, whole, of, kept), kept.host_bytes
+    flat = Weight("share", (of.share,), 1, False, False, True, FP32_BYTES)
+    kept = states(train.optimizer, [flat], FP32_BYTES, device_steps=train.optimizer == "adamw_fused")
+    terms, host = _terms(train, whole, of.share, kept), kept.host_bytes
     if train.offload != "none":
         terms, _ = moved_out(terms, "optimizer_states")
-        host += kept.device_bytes + _master_on_host(train, of, pinned_bytes if cuda else int)
+        host += kept.device_bytes
     if train.sharding == "zero3":
-        return _stage3(train, whole, of, kept, terms, host)
-    return _stages_1_and_2(train, whole, of, kept, terms, host + (_on_the_way(train, of, pinned_bytes if cuda else int)))
+        return stage3(model, train, whole, Shared(terms, kept, host, of.share, of.coming), cuda=cuda)
+    return _stages_1_and_2(model, train, whole, of, kept, terms, host + _on_host(train, of, pinned_bytes if cuda else int))
 
 
-def _master_on_host(train: TrainSpec, of: _Shares, kept: Callable[[int], int]) -> int:
-    """The fp32 copy, its gradients, and a share in the weights' dtype: of gradients in stage 3, of weights on their way back before it.
+def _on_host(train: TrainSpec, of: _Shares, kept: Callable[[int], int]) -> int:
+    """The fp32 copy, its gradients, a share in the weights' dtype on its way back, and the largest gradient on its way here.
 
-    `kept`: what the host's allocator makes of bytes. Stage 3 does not pin its copy, and has gradients by sub-group.
+    With several micro-batches each tensor's sum waits there too. `kept`: what the host's allocator makes of bytes.
     """
-    share = kept(train.weight_bytes * of.share)
-    if train.sharding != "zero3":
-        return 2 * kept(FP32_BYTES * of.share) + share
-    groups = [SUB_GROUP] * (of.share // SUB_GROUP) + [of.share % SUB_GROUP]
-    return FP32_BYTES * of.share + sum(kept(FP32_BYTES * group) for group in groups) + share
-
-
-def _on_the_way(train: TrainSpec, of: _Shares, kept: Callable[[int], int]) -> int:
-    """Of the largest gradient; with several micro-batches each tensor's sum waits there too."""
     if train.offload == "none":
         return 0
-    summed = train.weight_bytes * max(of.own_first, of.own_last) if train.accumulation > 1 else 0
-    return kept(train.weight_bytes * of.largest) + summed
+    size = train.weight_bytes
+    summed = size * max(of.touched[0], of.touched[-1]) if train.accumulation > 1 else 0
+    return 2 * kept(FP32_BYTES * of.share) + kept(size * of.share) + kept(size * of.largest) + summed
 
 
 def _stage0(train: TrainSpec, whole: Residents, of: _Shares) -> Sharding:
@@ -191,115 +151,77 @@ def _adapters_cast(train: TrainSpec, terms: tuple[Term, ...]) -> tuple[Term, ...
     )
 
 
-def _terms(train: TrainSpec, whole: Residents, of: _Shares, kept: States) -> tuple[Term, ...]:
+def _terms(train: TrainSpec, whole: Residents, share: int, kept: States) -> tuple[Term, ...]:
     """Weights, all of one dtype, and what the share's update keeps."""
     plain = _adapters_cast(train, tuple(term for term in whole.terms if term.category != "optimizer_states"))
-    master = Term("master copy of the share", ANY, "optimizer_states", FP32_BYTES * of.share, "4·S", DEEPSPEED)
+    master = Term("master copy of the share", ANY, "optimizer_states", FP32_BYTES * share, "4·S", DEEPSPEED)
     moments = Term("optimizer states of the share", ANY, "optimizer_states", kept.device_bytes, f"{kept.formula}, of S weights",
                    f"the slot optimizer: {train.optimizer}")  # fmt: skip
     return (*plain, master, moments)
 
 
-def _bucket(train: TrainSpec, category: str) -> Term:
-    copies = 2 if train.sharding != "zero3" and train.zero.overlap_comm == "on" else 1
-    size = copies * train.zero.reduce_bucket * train.weight_bytes
-    return Term("bucket to reduce", ANY, category, size, "e·B, B: reduce_bucket_size", DEEPSPEED)
-
-
-def _gradients(name: str, size: int, formula: str) -> Term:
-    return Term(name, ANY, "gradients", size, formula, DEEPSPEED)
-
-
-def _updates(
-    train: TrainSpec, terms: tuple[Term, ...], ready: Term, parts: tuple[int, int], kept: States
-) -> Mapping[str, tuple[Term, ...]]:
-    """`ready`: own gradients, as the backward leaves them. `parts`: elements updated at once, and of the largest single tensor."""
-    if train.offload != "none":
-        return {"update on the host": terms}
-    size, (at_once, single) = train.weight_bytes, parts
-    norm = Term("a gradient in fp64, for its norm", ANY, "temporaries", FP64_BYTES * single, "8·the largest", DEEPSPEED)
-    flat = Term("gradients laid flat", ANY, "temporaries", size * at_once, "e·S", DEEPSPEED)
-    cast = Term(
-        "gradients of the master copy", ANY, "temporaries", FP32_BYTES * at_once if size < FP32_BYTES else 0, "4·S", DEEPSPEED
-    )
-    master = Term("gradients of the master copy", ANY, "temporaries", FP32_BYTES * at_once, "4·S", DEEPSPEED)
-    update = Term("update", ANY, "temporaries", kept.update_bytes, kept.update_formula, f"the slot optimizer: {train.optimizer}")
-    stays = (ready,) if train.sharding == "zero3" else ()
-    return {
-        "norm of the gradients": (*terms, ready, norm),
-        "gradients laid flat and cast": (*terms, ready, flat, cast),
-        "update": (*terms, *stays, master, update),
-    }
-
-
-def _stages_1_and_2(train: TrainSpec, whole: Residents, of: _Shares, kept: States, terms: tuple[Term, ...], host: int) -> Sharding:
+def _stages_1_and_2(
+    model: ModelSpec, train: TrainSpec, whole: Residents, of: _Shares, kept: States, terms: tuple[Term, ...], host: int
+) -> Sharding:
     size = train.weight_bytes
     on_host = train.offload != "none"
     if on_host:
         extra = Term("gradient on its way to the host", ANY, "other_residents", size * of.largest, "e·the largest", DEEPSPEED)
         terms = (*terms, extra)
-    own_bytes = 0 if on_host else size * max(of.own_first, of.own_last)
-    own = _gradients("gradients of the share's tensors", own_bytes, "e·S and the rest of divided tensors")
-    updates = moments_of(_updates(train, terms, own, (of.share, min(of.largest, of.share)), kept))
+
+    def own(elements: int) -> Term:
+        made = 0 if on_host else size * elements
+        return gradients("gradients of the share's tensors", made, "e·S and the rest of divided tensors")
+
+    ready = own(max(of.touched))
+    by_rank = zip(of.touched, of.piece, strict=True)
+    touched, piece = max(by_rank, key=lambda rank: size * rank[0] + FP64_BYTES * rank[1])
+    ends = moments_of(updates(train, terms, ready, (own(touched), piece), of.share, kept))
     if train.sharding == "zero1" and train.zero.overlap_comm != "on":
-        bucket = _bucket(train, "temporaries")
+        emptying = bucket(train, "temporaries")
         left = size * (of.learned - of.first_fill)
-        full = _gradients("gradients not yet in the bucket", left, "e·P - e·B")
-        first = replace(own, size_bytes=0 if on_host else size * of.own_first)
-        ends = moments_of({"own gradients copied out": (*terms, full, bucket, first)}, "backward")
+        full = gradients("gradients not yet in the bucket", left, "e·P - e·B")
+        last = moments_of({"own gradients copied out": (*terms, full, emptying, own(of.touched[0]))}, "backward")
         return Sharding(
             replace(whole, terms=terms, gradients=_adapters_cast(train, whole.gradients), host_bytes=host),
-            (*ends, *updates),
-            {"backward:loss": (), "backward": (bucket,), "last": (bucket,)},
+            (*last, *ends),
+            {"backward:loss": (), "backward": (emptying,), "last": (emptying,)},
             Leaves.WHOLE,
         )
-    buffers = (_bucket(train, "gradients"), own)
-    waits = _gradients("last layer's gradient, larger than the bucket", size * of.head, "e·V·h")
-    after_loss = (*buffers, waits) if of.head > train.zero.reduce_bucket else buffers
-    during = {"backward:loss": (), "backward:last norm": after_loss, "backward": buffers, "last": buffers}
-    return Sharding(replace(whole, terms=terms, gradients=(own,), host_bytes=host), updates, during, Leaves.NOTHING)
+    filled, twice = bucket(train, "gradients"), used_twice(model, train)
+    during = {"backward:loss": (), "backward:last norm": twice}
+    if of.coming[0].place > model.layers:
+        during["backward:last norm"] = (filled,)
+    sent: list[Sent] = []
+    by_layer, made = {model.layers - 1: 0, 0: 0}, 0
+    for step in emptied(of.coming, train.zero.reduce_bucket):
+        before, made = made, max(made, *(of.touched[rank] for rank in _ranks(of, step)))
+        alone = waiting(train, step)
+        if step.place == model.layers:
+            during["backward:last norm"] = (*during["backward:last norm"], *alone)
+        if step.place >= 0:
+            by_layer |= {min(step.place, model.layers - 1): made, 0: made}
+        there = (filled, *alone, *(twice if step.place >= 0 else ()))
+        sent += [Sent(step.place, step.nth, (*there, *terms)) for terms in _sending(train, of, step, own(before), own(made))]
+    for layer, elements in by_layer.items():
+        during[f"backward:{layer}"] = (filled, *twice, own(elements))
+    during["last"] = during["backward:0"]
+    shown = replace(whole, terms=terms, gradients=(ready,), host_bytes=host)
+    return Sharding(shown, ends, during, Leaves.NOTHING, sent=tuple(sent))
 
 
-def _stage3(train: TrainSpec, whole: Residents, of: _Shares, kept: States, terms: tuple[Term, ...], host: int) -> Sharding:
-    size, ranks, options = train.weight_bytes, train.world_size, train.zero
-    terms = shared_out(terms, ranks, "parameters")
-    if train.offload == "parameters":
-        terms, moved = moved_out(terms, "parameters")
-        host += moved
-    own = _gradients("gradients of the share", 0 if train.offload != "none" else size * of.share, "e·S, kept")
-    copied_whole = ranks > 1 or train.offload == "parameters"
-    small = Term("weights never divided", ANY, "parameters", size * of.kept_whole * copied_whole,
-                 "e·those up to the persistence threshold", DEEPSPEED)  # fmt: skip
-    terms = (*terms, small, _bucket(train, "gradients"))
-
-    def gathered(elements: int) -> Term:
-        ahead = min(of.divided, elements + options.prefetch_bucket) * copied_whole
-        return Term(
-            "gathered weights", ANY, "parameters", size * ahead, "e·(those used again soon + prefetch_bucket_size)", DEEPSPEED
-        )
-
-    updates = moments_of(
-        _updates(train, terms, own, (min(SUB_GROUP, of.share), -(-of.largest // ranks)), _of_group(train, of, kept))
-    )
-    turning = gathered(of.turning)
-    copied = min(of.learned, options.reduce_bucket)
-    laid = Term("bucket laid out by rank", ANY, "temporaries", size * copied, "e·B", DEEPSPEED)
-    waits = _gradients("last layer's gradient, larger than the bucket", size * of.head, "e·V·h")
-    after_loss = (turning, waits) if of.head > options.reduce_bucket else (turning, laid)
-    during = {
-        "forward": (turning,),
-        "loss": (turning,),
-        "backward:loss": (turning,),
-        "backward:last norm": after_loss,
-        "backward": (turning, laid),
-        "last": (gathered(of.embedding), laid),
-    }
-    return Sharding(replace(whole, terms=(*terms, own), gradients=(), host_bytes=host), updates, during, Leaves.NOTHING)
+def _ranks(of: _Shares, step: Emptied) -> set[int]:
+    return {rank for gradient in step.gradients for rank in of.ranks_of(gradient)}
 
 
-def _of_group(train: TrainSpec, of: _Shares, kept: States) -> States:
-    """What an update makes of one sub-group at a time."""
-    if of.share <= SUB_GROUP:
-        return kept
-    group = Weight("sub-group", (SUB_GROUP,), 1, False, False, True, FP32_BYTES)
-    return states(train.optimizer, [group], FP32_BYTES, device_steps=train.optimizer == "adamw_fused")
+def _sending(train: TrainSpec, of: _Shares, step: Emptied, before: Term, after: Term) -> Iterator[tuple[Term, ...]]:
+    """A bucket with pieces of several shares is copied to be summed; then each rank's own is taken out."""
+    ranks = _ranks(of, step)
+    if len(ranks) > 1:
+        copied = Term("bucket copied, to be summed", ANY, "temporaries", train.weight_bytes * step.elements, "e·B", DEEPSPEED)
+        yield before, copied
+    if train.offload == "none":
+        yield (after,)
+    else:
+        piece = max(of.piece[rank] for rank in ranks)
+        yield (Term("a gradient in fp64, for its norm", ANY, "temporaries", FP64_BYTES * piece, "8·the largest piece", DEEPSPEED),)

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from bench.plan import PlanError, TrainSpec, model_named
-from bench.plan.emit import accelerate, deepspeed, differences, hf, settings, torchtune
+from bench.plan.emit import NVME_PATH, accelerate, deepspeed, differences, hf, settings, torchtune
 from bench.plan.spec import ZeroOptions
 
 LLAMA = model_named("llama-3-8b")
@@ -277,3 +277,14 @@ def test_fsdp_is_told_to_accelerate_and_to_the_trainer() -> None:
 def test_what_a_tool_cannot_do_is_refused(tool: str, changes: dict[str, Any], words: str) -> None:
     with pytest.raises(PlanError, match=words):
         settings(tool, LLAMA, TrainSpec(seq_len=128, **changes))
+
+
+def test_states_on_disk_have_a_folder_to_be_set_and_are_for_stage_3_alone() -> None:
+    train = TrainSpec(
+        seq_len=64, sharding="zero3", precision="bf16_master", offload="optimizer_nvme", optimizer="adamw_cpu_deepspeed"
+    )
+    section = deepspeed(train)["zero_optimization"]["offload_optimizer"]
+    assert section == {"device": "nvme", "nvme_path": NVME_PATH, "pin_memory": True}
+    assert accelerate(train)["deepspeed_config"]["offload_optimizer_device"] == "nvme"
+    with pytest.raises(PlanError, match="zero3 only"):
+        replace(train, sharding="zero2")

@@ -65,9 +65,10 @@ def test_where_nothing_fits_the_smallest_ways_are_shown_as_not_fitting() -> None
 
 
 def test_one_gpu_is_offered_an_engine_only_for_what_it_moves_to_the_host() -> None:
-    ways = choices(LLAMA, TrainSpec(seq_len=4096, precision="bf16_master", clip_norm=0.0), gpu_named("rtx-4090").memory_bytes)[1:]
+    asked = TrainSpec(seq_len=4096, precision="bf16_master", clip_norm=0.0)
+    ways = [way for memory in ("32GB", "24GB") for way in choices(LLAMA, asked, parse_size(memory))[1:]]
     assert all((way.train.sharding == "none") == (way.train.offload in ("none", "optimizer_ao")) for way in ways)
-    assert {"zero2", "zero3", "fsdp2"} <= {way.train.sharding for way in ways}
+    assert {"zero2", "fsdp2"} <= {way.train.sharding for way in ways}
 
 
 def test_what_an_update_on_the_host_adds_weighs_less_the_more_tokens_and_gpus_share_it() -> None:

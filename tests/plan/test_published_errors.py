@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import lzma
 from pathlib import Path
 
 import pytest
 
 from bench.plan import predict
 
-FILES = sorted(Path("results/published").glob("*/plan_validation.json"))
+FILES = sorted(Path("results/published").glob("*/plan_validation.json.xz"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
 def test_every_published_case_is_predicted_as_the_table_says(path: Path) -> None:
-    cases = json.loads(path.read_text())["cases"]
+    cases = json.loads(lzma.decompress(path.read_bytes()))["cases"]
     assert len(cases) >= 40
     for case in cases:
         if case["predicted_bytes"] is not None:
@@ -26,5 +27,5 @@ def test_every_published_case_is_predicted_as_the_table_says(path: Path) -> None
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
 def test_nine_of_ten_published_cases_have_formulas(path: Path) -> None:
-    cases = json.loads(path.read_text())["cases"]
+    cases = json.loads(lzma.decompress(path.read_bytes()))["cases"]
     assert sum(case["predicted_bytes"] is not None for case in cases) >= 0.9 * len(cases)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bench.plan import PlanError, Prediction, TrainSpec, model_named, predict_step
+from bench.plan.gathers import LIVE
 from bench.plan.moments import Target
 from bench.plan.predict import peak_bytes, predict
 from bench.plan.rounding import pinned_bytes
@@ -98,9 +99,12 @@ def test_zeros_buckets_are_made_whole_however_small_the_model_is() -> None:
     assert peak_bytes(small, doubled) - peak_bytes(small, fitting) == 400_000
 
 
-def test_stage_3_gathers_what_the_backward_uses_again_soon_and_no_more() -> None:
-    """In Llama-3-8B the last layer alone is half of the distance within which weights are kept; 50 million are fetched ahead."""
-    assert named(predicted(sharding="zero3", world_size=8), "gathered weights") == {2 * (128256 * 4096 + 50_000_000)}
+def test_stage_3_gathers_up_to_what_may_be_live_whatever_the_number_of_ranks() -> None:
+    """Weights are fetched ahead until a thousand million are there; what was measured of two ranks is in `test_two_gpus.py`."""
+    few, many = (predicted(sharding="zero3", world_size=ranks) for ranks in (8, 64))
+    gathered = named(few, "gathered weights")
+    assert gathered == named(many, "gathered weights")
+    assert 2 * LIVE <= min(gathered) < max(gathered) < 2 * (LIVE + 128256 * 4096)
     assert named(predicted(sharding="zero3", world_size=8), "weights never divided") == {2 * 65 * 4096}
     persistent = predicted(sharding="zero3", world_size=8, zero=ZeroOptions(persistence_threshold=4096 * 1024))
     assert named(persistent, "weights never divided") == {2 * (65 * 4096 + 2 * 32 * 1024 * 4096)}
@@ -115,7 +119,7 @@ def test_a_gradient_larger_than_the_bucket_waits_for_the_next() -> None:
         ]
 
     head = 128256 * 4096
-    assert of_bucket(head - 1) - of_bucket(head) == 2 * (head - 1)
+    assert of_bucket(head - 1) - of_bucket(head) == pytest.approx(2 * head, rel=0.001)
 
 
 def test_offloaded_states_lie_on_the_host_and_nowhere_else() -> None:

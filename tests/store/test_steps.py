@@ -60,7 +60,7 @@ def unusable() -> dict[str, Callable[[str], Result]]:
         "too few samples": lambda run_id: row(run_id, case(), 0.2, 0.2),
         "another workload": lambda run_id: row(run_id, factories.case(device="cuda"), 0.2, 0.2, 0.2),
         "another device": lambda run_id: row(run_id, replace(case(), device="cpu"), 0.2, 0.2, 0.2),
-        "no technique of the plan": lambda run_id: row(run_id, case({**SUBJECT, "offloading": "optimizer_nvme"}), 0.2, 0.2, 0.2),
+        "no technique of the plan": lambda run_id: row(run_id, case({**SUBJECT, "offloading": "activations_cpu"}), 0.2, 0.2, 0.2),
         "padded": lambda run_id: row(run_id, case(packing="padded"), 0.2, 0.2, 0.2),
         "a cap on memory": lambda run_id: row(run_id, case(memory_limit="24GiB"), 0.2, 0.2, 0.2),
         "an unknown decoder": lambda run_id: row(run_id, case(architecture="gpt2"), 0.2, 0.2, 0.2),
