@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from bench.records import Result, Run, RunState, TrialKey
 from bench.store import queries, writes
 from bench.store.anonymous import same_once_anonymous
+from bench.store.light import equally_light
 from bench.store.models import ResultRow, RunRow
-from bench.store.thinning import equally_thinned
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -146,7 +146,7 @@ class Intake:
 
     def _compare(self, where: str, ours: Result, theirs: Result) -> None:
         # Our own remark stays.
-        mine, yours = equally_thinned(replace(ours, excluded_reason=None), replace(theirs, excluded_reason=None))
+        mine, yours = equally_light(replace(ours, excluded_reason=None), replace(theirs, excluded_reason=None))
         if not same_once_anonymous(mine, yours):
             self._conflicts.append(f"{where}: result {theirs.id} is stored with other content")
             return

@@ -1,6 +1,7 @@
 """Measured results as files to be committed: whole rows to import, and a summary beside them, by device and suite.
 
-Anybody may read them, so they say nothing of the machine's owner (anonymous.py).
+Anybody may read them, so they say nothing of the machine's owner (anonymous.py), and they hold no digit that no clock has and no more
+samples than show how they lay (light.py).
 
 `<folder>/<device>/<suite>.jsonl.xz` with `<suite>.summary.json.gz`. A repository must travel light, so all that lies in the folder may
 take 3 MiB together; what would be more is refused before anything is written.
@@ -18,6 +19,7 @@ from bench.errors import SelectionError, StoreError
 from bench.records import EXTERNAL, Result, Run
 from bench.store.anonymous import anonymous_result, anonymous_run
 from bench.store.exchange import replacing
+from bench.store.light import light_result
 from bench.store.queries import IMPORTED
 from bench.store.summary import write_summary
 
@@ -66,7 +68,7 @@ def publish(store: Store, runs: Sequence[Run], folder: Path) -> Published:
         for (device, suite), members in groups.items():
             rows, summary = Path(temporary) / f"{device}.{suite}.jsonl.xz", Path(temporary) / f"{device}.{suite}.summary.json.gz"
             ids = [run.id for run in members]
-            shown = [anonymous_result(row) for row in store.results(ids, include_excluded=True)]
+            shown = [light_result(anonymous_result(row)) for row in store.results(ids, include_excluded=True)]
             with type(store).open(Path(temporary) / f"{device}.{suite}.db") as copy:
                 for run in members:
                     copy.add_run(anonymous_run(run))

@@ -7,7 +7,8 @@ resident then: inputs, parameters, and for a backward alone the graph that its f
     peak_total_bytes      the same with all that was resident, which for a training step is much of the answer
     peak_requested_bytes  what was asked for, before rounding
     peak_reserved_bytes   what the allocator took from the driver; the card must have this much
-    device_used_bytes     growth of the driver's own count; sees libraries that bypass the allocator (workspaces, NCCL)
+    device_used_bytes     growth of the driver's own count; sees libraries that bypass the allocator (workspaces, NCCL). It is the
+                          device's, and so falls where another process gives memory back meanwhile: then it is not told
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ NOTE = "torch's caching allocator; device_used_bytes shows what others took"
 
 
 def peak_bytes(step: Step) -> tuple[tuple[Measurement, ...], dict[str, Json]]:
-    """One call of the pass; returns its measurements, and the phase (`forward` or `backward`) in which the peak lay."""
+    """One call of the pass; returns its measurements, the phase (`forward` or `backward`) in which the peak lay, and why a count is absent
+    (`device_used_not_told`)."""
     step.prepare()
     gc.collect()
     torch.cuda.synchronize()
@@ -56,11 +58,16 @@ def peak_bytes(step: Step) -> tuple[tuple[Measurement, ...], dict[str, Json]]:
         "peak_bytes": net("allocated_bytes"),
         "peak_requested_bytes": net("requested_bytes"),
         "peak_reserved_bytes": net("reserved_bytes"),
-        "device_used_bytes": float(free_before - free_after),
         "allocator_retries": float(after["num_alloc_retries"] - before["num_alloc_retries"]),
     }
+    findings: dict[str, Json] = {"peak_phase": phase}
+    if free_after > free_before:
+        fell = f"the device's used memory fell by {free_after - free_before} bytes"
+        findings["device_used_not_told"] = f"{fell} in this pass, so another process gave some back"
+    else:
+        values["device_used_bytes"] = float(free_before - free_after)
     measurements = tuple(
         Measurement(name, METRICS[name].unit, (value,), note=NOTE if name == "peak_bytes" else None)
         for name, value in values.items()
     )
-    return measurements, {"peak_phase": phase}
+    return measurements, findings

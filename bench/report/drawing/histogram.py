@@ -26,7 +26,7 @@ def histogram(case: CaseSummary) -> str | None:
     samples = sorted(
         sample
         for result in case.counted
-        if result.status is Status.OK and (measured := result.measurement(TIME)) is not None and taken(measured).whole
+        if result.status is Status.OK and (measured := result.measurement(TIME)) is not None and taken(measured).there
         for sample in measured.samples
     )
     if len(samples) < FEWEST_SAMPLES:

@@ -1,4 +1,4 @@
-"""How many samples a measurement had and how they were spread, also where a median alone is left of them, with a note of how many."""
+"""How many samples a measurement had and how they were spread, also where a median or some are left of them, with a note of how many."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ class Taken:
     count: int
     low: float | None
     high: float | None
-    whole: bool
-    """Whether the samples themselves are there."""
+    there: bool
+    """Whether samples are there: all, or some at even ranks."""
 
 
 def taken(measurement: Measurement) -> Taken:
-    """Of the samples, or of the note in their place: `bench db gc` writes one (`bench/store/thinning.py`), and so do importers."""
+    """Of the samples, or of the note in their place: `bench db gc` and `bench db publish` write one (`bench/store/thinning.py`), and so do
+    importers."""
     count = samples_before(measurement.note)
     if count is None:
         samples = measurement.samples
-        return Taken(len(samples), stats.quantile(samples, 0.05), stats.quantile(samples, 0.95), whole=True)
+        return Taken(len(samples), stats.quantile(samples, 0.05), stats.quantile(samples, 0.95), there=True)
+    there = len(measurement.samples) > 1
     told = _QUANTILES.search(measurement.note or "")
     if told is None:
-        return Taken(count, None, None, whole=False)
-    return Taken(count, float(told[1]), float(told[2]), whole=False)
+        return Taken(count, None, None, there)
+    return Taken(count, float(told[1]), float(told[2]), there)

@@ -2,7 +2,7 @@
 
 A trial's value is the median of its samples, since a trial and not an iteration is the unit of evidence. Nothing here judges.
 Times of a case are withheld when any of its trials computed wrong numbers, where its trials ran on different hardware (a merge can bring
-that), and on an interpreter, which says nothing of speed.
+that), where others computed on its GPU (shared_gpu.py), and on an interpreter, which says nothing of speed.
 
 A run's canaries are no cases of its question: `summarize` leaves them out, and what they reached is the denominator of the others.
 """
@@ -17,6 +17,7 @@ from bench import stats
 from bench.judge.rates import ByGpu, Rates, Timed, ceilings, rates
 from bench.metrics import SHOWS_SPEED
 from bench.records import Case, Json, Proof, Result, Run, Scalar, Status
+from bench.report.numbers.shared_gpu import DEVICE_USED, computed_beside, tells_growth, why_no_time
 from bench.run.canaries import is_canary
 from bench.suite.arms import Arm, arms_of, label_of
 
@@ -183,7 +184,7 @@ def _case_status(results: Iterable[Result]) -> Status:
     return min(counts, key=lambda status: (-counts[status], order.index(status)))
 
 
-def _withheld(case: Case, status: Status, counted: Sequence[Result]) -> str | None:
+def _withheld(case: Case, status: Status, counted: Sequence[Result], *, shared: bool) -> str | None:
     if status is Status.INCORRECT:
         return "no time is shown: the numbers of a trial were wrong"
     if case.device.endswith("-interpreter"):
@@ -191,7 +192,7 @@ def _withheld(case: Case, status: Status, counted: Sequence[Result]) -> str | No
     machines = {row.environment.hard_hash: _machine(row) for row in counted if row.status is Status.OK}
     if len(machines) > 1:
         return f"no time is shown: its trials ran on different hardware ({', '.join(sorted(set(machines.values())))})"
-    return None
+    return why_no_time(counted, shared=shared)
 
 
 def _machine(row: Result) -> str:
@@ -199,7 +200,7 @@ def _machine(row: Result) -> str:
     return str(hard.get("gpu_model") or hard.get("cpu_model") or hard.get("device"))
 
 
-def _summary(run_id: str, case: Case, arm: str, results: list[Result], last_attempt: int) -> CaseSummary | None:
+def _summary(run_id: str, case: Case, arm: str, results: list[Result], last_attempt: int, *, shared: bool) -> CaseSummary | None:
     counted: list[Result] = []
     aside: list[tuple[Result, str]] = []
     for result in sorted(results, key=lambda r: (r.trial.index, r.trial.attempt, r.id)):
@@ -212,7 +213,7 @@ def _summary(run_id: str, case: Case, arm: str, results: list[Result], last_atte
     if not counted:
         return None if not aside else CaseSummary(case, arm, run_id, _case_status(results), (), tuple(aside), {}, {})
     status = _case_status(counted)
-    withheld = _withheld(case, status, counted)
+    withheld = _withheld(case, status, counted, shared=shared)
     trial_values: dict[str, dict[str, float]] = {}
     by_metric: dict[str, list[float]] = {}
     for result in counted:
@@ -221,6 +222,8 @@ def _summary(run_id: str, case: Case, arm: str, results: list[Result], last_atte
         own = trial_values.setdefault(result.id, {})
         for measurement in result.measurements:
             if measurement.scope != "trial" or (withheld and measurement.metric in SHOWS_SPEED):
+                continue
+            if measurement.metric == DEVICE_USED and not tells_growth(result, measurement.samples):
                 continue
             own[measurement.metric] = stats.median(measurement.samples)
             by_metric.setdefault(measurement.metric, []).append(own[measurement.metric])
@@ -252,14 +255,17 @@ def gather(run: Run, results: Iterable[Result]) -> tuple[list[CaseSummary], Reac
 def _summaries(run: Run, results: Iterable[Result]) -> list[CaseSummary]:
     groups: dict[tuple[str, str], list[Result]] = {}
     attempts: dict[str, int] = {}
+    shared = False
     for result in results:
         if result.run_id != run.id:
             continue
+        shared = shared or computed_beside(result)
         point = result.case.point_key
         attempts[point] = max(attempts.get(point, 0), result.trial.attempt)
         groups.setdefault((result.case.key, result.trial.arm), []).append(result)
     found = [
-        _summary(run.id, rows[0].case, arm, rows, attempts[rows[0].case.point_key]) for (_, arm), rows in sorted(groups.items())
+        _summary(run.id, rows[0].case, arm, rows, attempts[rows[0].case.point_key], shared=shared)
+        for (_, arm), rows in sorted(groups.items())
     ]
     rank, named = _subject_order(run), _namer(run)
     return sorted(

@@ -14,6 +14,7 @@ from bench.machine.throttling import CHOSEN
 from bench.plan.stored import PREDICTED, Stored, stored
 from bench.records import Check, Json, Result
 from bench.report.numbers.findings import TOLERANCE_WORDS
+from bench.report.numbers.shared_gpu import on_its_gpu
 from bench.report.trust.doubts import FEWEST_ON_ONE_SM, FLAGS, SEEN_OFTEN
 from bench.report.views.rows import nearness
 
@@ -56,6 +57,8 @@ def told_conditions(result: Result) -> dict[str, Json]:
     if isinstance(processes, list):
         names = (str(entry.get("name", "?")) if isinstance(entry, dict) else str(entry) for entry in processes)
         told["busy_processes"] = sorted(set(names))
+    if others := on_its_gpu(result):
+        told["other_compute_processes"] = sorted(set(others))
     shares = given.get("throttle_share")
     if isinstance(shares, Mapping):
         told["throttle_share"] = {

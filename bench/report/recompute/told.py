@@ -39,10 +39,11 @@ KINDS_OF_TABLES = {
     "scaling": "scaling over ranks",
     "stages": "stages by size of the model",
     "planned": "predictions by phase",
+    "links": "rates of collectives",
     "": "errors",
 }
 """A table's kind to what its lines are counted among."""
-ADDED = frozenset({"scaling", "stages", "planned"})
+ADDED = frozenset({"scaling", "stages", "planned", "links"})
 """Kinds that pages of older versions lack, so that a page is only told to lack them."""
 
 _CAUSES = frozenset(f"peak_{cause}_bytes" for cause in CAUSES)

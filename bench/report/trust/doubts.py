@@ -11,6 +11,7 @@ from bench.records import Result, Run, RunState, Status
 from bench.report.numbers import units
 from bench.report.numbers.rates import CLOCK_WANDERED_CYCLES, CLOCK_WANDERED_TIME, clock_wandered
 from bench.report.numbers.samples import taken
+from bench.report.numbers.shared_gpu import on_its_gpu
 from bench.report.numbers.summary import TIME, CaseSummary, Reach, gpu_of
 
 FEW_TRIALS = 3
@@ -181,6 +182,12 @@ def doubts(run: Run, cases: Sequence[CaseSummary], reach: Reach | None = None) -
     if len(hard) > 1:
         found.append(Doubt(len(hard), "different hard environments in one run: their rows must not be compared"))
     found += _several_gpus(cases, canaries)
+    measured = [result for case in cases for result in case.counted if result.status is Status.OK]
+    shared = sum(bool(on_its_gpu(result)) for result in measured)
+    if shared:
+        found.append(
+            Doubt(shared, f"of {len(measured)} trials shared their GPU with other processes that had it open for computing")
+        )
     if len(soft) > 1:
         found.append(Doubt(len(soft), "software environments in one run; the differences are listed under Environment"))
     few = sum(case.values[TIME].n < FEW_TRIALS for case in timed)

@@ -26,6 +26,7 @@ COLUMNS = (
 """What decides, and what sharding spreads over ranks; each only where it was measured."""
 TOLD = (*COLUMNS, *CAUSE_PEAKS)
 """What a page's data hold of each rank: the causes of its peak as well, by which stages are told apart."""
+_SPEED = SHOWS_SPEED | {"exposed_communication_share"}
 UNUSED = frozenset(f"{kind}_bytes" for kind in COLLECTIVES)
 """Not told where no rank puts a byte into it."""
 MOST_LINES = 64
@@ -115,7 +116,7 @@ def rank_medians(case: CaseSummary, result: Result) -> dict[int, dict[str, float
     """The same of one trial of the case; empty where it is not ok."""
     found: dict[int, dict[str, float]] = {}
     for measurement in result.measurements if result.status is Status.OK else ():
-        if not measurement.scope.startswith(SCOPE) or (case.time_withheld and measurement.metric in SHOWS_SPEED):
+        if not measurement.scope.startswith(SCOPE) or (case.time_withheld and measurement.metric in _SPEED):
             continue
         number = measurement.scope.removeprefix(SCOPE)
         if number.isdecimal():

@@ -39,6 +39,7 @@ from bench.report.views.beside import Extra, extras
 from bench.report.views.compatible import compatibility_advice, compatibility_tables
 from bench.report.views.explained import Explanation, explanations
 from bench.report.views.frontier import frontier_advice, frontier_table, searched_axis
+from bench.report.views.links import links_table
 from bench.report.views.matrix import MatrixRow, matrix
 from bench.report.views.numerics import numerics
 from bench.report.views.panels import Panel, Room, lying_together, nowhere, panels
@@ -239,7 +240,7 @@ def _section_view(section: Section, ident: str, rows: Sequence[Row], room: Room,
         verdicts,
         tuple(_advice(section, verdicts)),
         scorecard(section, verdicts),
-        (*together, *sharing_tables(section, pool)),
+        (*together, *sharing_tables(section, pool), *filter(None, (links_table(section),))),
     )
 
 

@@ -120,12 +120,13 @@ def _judged(lines: Sequence[_Line]) -> list[_Line]:
 
 
 def _fastest(lines: Sequence[_Line], ranks: int) -> dict[str, _Line]:
-    """On so many ranks, by what else varies."""
+    """On so many ranks, by what else varies; not where a time is withheld, since that one may have been faster."""
     found: dict[str, _Line] = {}
     for line in lines:
         if line.case.case.world_size == ranks and line.each and (line.at not in found or line.each > (found[line.at].each or 0.0)):
             found[line.at] = line
-    return found
+    withheld = {line.at for line in lines if line.case.case.world_size == ranks and line.case.usable and line.case.time_withheld}
+    return {at: line for at, line in found.items() if at not in withheld}
 
 
 # --- cells -----------------------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def thinned(whole: Measurement) -> Measurement:
 def test_a_thinned_measurement_has_the_count_and_the_spread_that_it_had() -> None:
     whole = Measurement("time_s", "s", tuple(0.001 + 0.00001 * place for place in range(77)), note="shaken")
     told, was = taken(thinned(whole)), taken(whole)
-    assert (told.count, told.whole) == (was.count, False) == (77, not was.whole)
+    assert (told.count, told.there) == (was.count, False) == (77, not was.there)
     assert told.low is not None
     assert told.high is not None
     assert f"{told.low:.6g} {told.high:.6g}" == f"{was.low:.6g} {was.high:.6g}"
