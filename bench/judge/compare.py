@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bench.judge.environment_diff import Difference, compared_environments, differences, environments_of, gpus
-from bench.judge.evidence import Evidence, TrialRow
+from bench.judge.evidence import Evidence, TrialRow, asks_what_fits
 from bench.judge.intervals import adjusted
 from bench.judge.news import other_harness
 from bench.judge.scatter import scatter
@@ -256,6 +256,8 @@ def _judge(work: _Work, case: Case, key: Key, before: list[TrialRow], after: lis
         series = _series(case, key, metric, after[0])
         readings = [SideReading(sum(map(len, side.values())), None, words) for side, words in zip(sides, outcomes, strict=True)]
         if not all(sides):
+            if any(row.probe for row in before) != any(row.probe for row in after):
+                continue  # whoever asks only what fits does not ask for most numbers
             word, which = (Word.MISSING, "first") if sides[0] else (Word.NEW, "second")
             reason = f"only the {which} side has this number"
             work.done.append(Verdict(series, word, Kind.VALUE, reason, readings[0], readings[1], counts=metric == TIME))
@@ -363,6 +365,8 @@ def _banners(first: Evidence, second: Evidence, environment: Sequence[Difference
     if mine and other and not mine & other:
         yield "the sides ran on other physical GPUs, which alone may differ by 5 %: no time within that is told"
     for side, evidence in (("first", first), ("second", second)):
+        if any(map(asks_what_fits, evidence.runs)):
+            yield f"the {side} side asked only what fits (protocol.probe): its times are of single calls, and none is judged"
         for run in evidence.runs:
             if run.state is not RunState.FINISHED:
                 yield f"the {side} side is not whole: run {run.id[:13]} ended as {run.state}"

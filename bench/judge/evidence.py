@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bench.judge.thresholds import BUSY_SHARE, CYCLES, ERROR_SHARE, RULES
+from bench.judge.thresholds import BUSY_SHARE, CYCLES, ERROR_SHARE, RULES, SPEED
 from bench.records import Case, Environment, Run, Status
 from bench.run.canaries import is_canary
 
@@ -40,6 +40,8 @@ class TrialRow:
     started_at: str
     crowded: bool = False
     """Whether other processes held the cores meanwhile."""
+    probe: bool = False
+    """Whether all that was asked is if it fits: there is no time then, and most other numbers are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,19 @@ class Evidence:
         return any(isinstance(name, str) and is_canary(self.cases[case_key], name) for name in workloads)
 
 
+def asks_what_fits(run: Run) -> bool:
+    """Whether its trials are probes. The time of one is that of a single call, by another clock: no other time is held against it."""
+    protocol = run.suite_data.get("protocol")
+    return isinstance(protocol, Mapping) and protocol.get("probe") is True
+
+
 def load_evidence(
     store: Store, runs: Sequence[Run], *, metrics: Collection[str] = READ_METRICS, case_key: str | None = None
 ) -> Evidence:
-    """The evidence of `runs`, with these metrics, of all cases or of one; errors against the reference come with all metrics."""
+    """The evidence of `runs`, with these metrics, of all cases or of one; errors against the reference come with all metrics.
+
+    Times of probes are none.
+    """
     from sqlalchemy import and_, select, true
 
     from bench.store import queries
@@ -84,6 +95,7 @@ def load_evidence(
     statement = statement.join(CaseRow, CaseRow.key == ResultRow.case_key)
     medians: dict[str, dict[str, float | None]] = {}
     found: list[Any] = []
+    probing = {run.id for run in runs if asks_what_fits(run)}
     shared = queries.Shared()
     with store.reading() as connection:
         for chunk in queries.chunks(run.id for run in runs):
@@ -93,7 +105,10 @@ def load_evidence(
             measured = measured.join(ResultRow, ResultRow.id == MeasurementRow.result_id).where(
                 mine, ResultRow.status == Status.OK.value, MeasurementRow.scope == "trial", MeasurementRow.metric.in_(metrics)
             )
+            untimed = {row.id for row in found if row.run_id in probing}
             for result_id, metric, middle in connection.execute(measured):
+                if metric in SPEED and result_id in untimed:
+                    continue
                 medians.setdefault(result_id, {})[metric] = middle
             checked = select(CheckRow.result_id, CheckRow.error, CheckRow.error_limit)
             checked = checked.join(ResultRow, ResultRow.id == CheckRow.result_id).where(
@@ -112,15 +127,15 @@ def load_evidence(
     counted = [row for row in found if not row.excluded_reason and row.attempt == last[row.run_id, row.point_key]]
     # The order of rows must not matter to a float's last digit.
     counted.sort(key=lambda row: row.id)
-    trials = tuple(_trial(row, medians.get(row.id, {})) for row in counted)
+    trials = tuple(_trial(row, medians.get(row.id, {}), probe=row.run_id in probing) for row in counted)
     return Evidence(tuple(runs), trials, shared.cases, shared.environments, len(found) - len(counted))
 
 
-def _trial(row: Any, medians: Mapping[str, float | None]) -> TrialRow:
+def _trial(row: Any, medians: Mapping[str, float | None], *, probe: bool) -> TrialRow:
     gpu, crowded = _surroundings(row.conditions)
     return TrialRow(
         row.run_id, row.case_key, row.arm, Status(row.status), row.reason, row.environment_id, row.hard_hash, row.method_version,
-        gpu, medians, row.command, row.started_at, crowded,
+        gpu, medians, row.command, row.started_at, crowded, probe,
     )  # fmt: skip
 
 

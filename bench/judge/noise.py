@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bench.judge.evidence import asks_what_fits
 from bench.judge.intervals import pooled_sd
 from bench.judge.thresholds import TIME
 from bench.judge.values import Noise
@@ -42,7 +43,7 @@ def load_noise(store: Store, runs: Sequence[Run]) -> dict[str, Noise]:
         MeasurementRow.scope == "trial",
         MeasurementRow.median > 0,
     )
-    order = {run.id: (run.started_at, run.id) for run in runs}
+    order = {run.id: (run.started_at, run.id) for run in runs if not asks_what_fits(run)}
     found: dict[tuple[str, str, str, int], dict[str, list[float]]] = {}
     with store.reading() as connection:
         for chunk in queries.chunks(order):

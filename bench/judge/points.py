@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bench.judge.evidence import asks_what_fits
+from bench.judge.thresholds import SPEED
 from bench.judge.verdict import Series
 from bench.records import Case, Environment, Run, Status
 from bench.stats import median
@@ -78,6 +80,7 @@ def load_levels(store: Store, runs: Sequence[Run], metrics: Collection[str], *, 
         true() if case_key is None else ResultRow.case_key == case_key,
     )
     found: dict[_Key, list[float]] = {}
+    probing = {run.id for run in runs if asks_what_fits(run)}
     shared = queries.Shared()
     with store.reading() as connection, _without_collection():
         hard = {row.id: row.hard_hash for row in connection.execute(select(EnvironmentRow.id, EnvironmentRow.hard_hash))}
@@ -89,6 +92,8 @@ def load_levels(store: Store, runs: Sequence[Run], metrics: Collection[str], *, 
             arms |= {row.stored: row.arm for row in connection.execute(stored.where(ResultRow.run_id.in_(chunk)).distinct())}
             rows = connection.execute(statement.where(ResultRow.run_id.in_(chunk))).partitions(ROWS_AT_ONCE)
             for run_id, case, arm, environment, method, metric, value, attempt in itertools.chain.from_iterable(rows):
+                if metric in SPEED and run_id in probing:
+                    continue
                 if value is not None and (not last or attempt == last.get((run_id, case), attempt)):
                     found.setdefault((run_id, case, arm, environment, method, metric), []).append(value)
         queries.load_cases(connection, shared, {case for _, case, *_ in found})

@@ -53,6 +53,8 @@ def probe(step: Step, device: DeviceSide, team: Team) -> Found:
 
     Where forward and backward are called one by one to be counted, there is no time, and one more call is looked at for finite numbers.
     """
+    if step.bound.settle is not None:
+        step.bound.settle()
     clocked = _Clocked(step, device.synchronize)
     team.barrier()
     measurements, facts = device.peak(clocked)

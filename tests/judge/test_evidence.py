@@ -12,14 +12,17 @@ import pytest
 from bench.judge.compare import compare
 from bench.judge.evidence import load_evidence
 from bench.judge.noise import between_runs, load_noise
+from bench.judge.points import load_levels
 from bench.judge.sides import earlier_runs
 from bench.judge.thresholds import ERROR_SHARE
+from bench.judge.verdict import Word
 from bench.records import Check, RunState, Status
 from bench.store import Store
 from tests import factories
 from tests.judge.sides import noisy
 
 EAGER = factories.case()
+ASKS_WHAT_FITS = {"schema": 1, "name": "attention", "protocol": {"trials": 3, "probe": True}}
 
 
 @pytest.fixture
@@ -116,3 +119,23 @@ def test_a_step_in_the_history_is_no_noise_between_runs() -> None:
     assert stepped is not None
     assert stepped < 2 * steady
     assert between_runs([1.0] * 4) is None
+
+
+def test_times_of_probes_are_held_against_nothing_and_what_they_do_not_ask_for_is_not_missing(store: Store) -> None:
+    ordinary, probe, again = factories.run(), *(factories.run(suite_data=ASKS_WHAT_FITS) for _ in range(2))
+    for run, time_s, saved in ((ordinary, 1e-3, True), (probe, 5e-3, False), (again, 9e-3, False)):
+        store.add_run(run)
+        for index in range(3):
+            row = factories.result(run.id, EAGER, index=index, time_s=time_s, peak=2**30)
+            more = (factories.measurement("saved_bytes", (2.0**29,)),) if saved else ()
+            store.add_result(dataclasses.replace(row, measurements=(*row.measurements, *more)))
+    sides = [load_evidence(store, [run]) for run in (ordinary, probe, again)]
+    for first, second in ((0, 1), (1, 0), (1, 2)):
+        found = compare(sides[first], sides[second])
+        assert {(verdict.series.metric, verdict.word) for verdict in found.verdicts if verdict.series.metric != ERROR_SHARE} == {
+            ("peak_bytes", Word.SAME)
+        }
+        assert sum("asked only what fits" in banner for banner in found.banners) == 1 + (first == 1 and second == 2)
+    assert len(load_noise(store, [ordinary, probe, again])) == len(load_noise(store, [ordinary])) == 1
+    levels = load_levels(store, [ordinary, probe, again], ["time_s", "peak_bytes"])
+    assert {series.metric: len(by_run) for series, by_run in levels.by_series.values()} == {"time_s": 1, "peak_bytes": 3}

@@ -5,11 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
+from bench.catalogue import load_catalogue
 from bench.records import Pass, Protocol, Status
-from bench.worker.probe import NOT_LOOKED_AT, NOTE
+from bench.worker.device_cpu import CpuSide
+from bench.worker.memory_cpu import peak_bytes
+from bench.worker.probe import NOT_LOOKED_AT, NOTE, probe
+from bench.worker.step import Step
+from bench.worker.team import Alone
+from bench.workloads.train_step import WORKLOAD
+from bench.workloads.train_step._data import make_batch
 from tests.worker.test_trial import phases
 from tests.worker.trials import answer, attention, only, plugin
+from tests.workloads.training import training
 
 PROBE = Protocol(trials=1, probe=True)
 COUNTS = """
@@ -53,3 +62,18 @@ def test_a_probe_whose_counted_call_gives_infinity_is_incorrect(tmp_path: Path) 
     reply = answer(tmp_path, attention("counting", params={"seq_len": 300}), protocol=PROBE, plugins=(counting(tmp_path, 2),))
     assert reply.status is Status.INCORRECT
     assert "not finite" in (reply.reason or "")
+
+
+def test_a_probe_of_a_training_step_counts_what_all_later_steps_hold_and_looks_at_no_gradient() -> None:
+    case = training("fp32", fills={"optimizer": "adamw_fused"})
+    catalogue = load_catalogue()
+    built = {slot: catalogue.implementation(slot, name) for slot, name in case.subject.items()}
+    bound = WORKLOAD.bind(WORKLOAD.spec(case), built, {"seed": torch.tensor(7)})
+    inputs = make_batch(WORKLOAD.spec(case), torch.Generator().manual_seed(3))
+    step = Step(bound, inputs, {}, case.pass_)
+    step.prepare()
+    step()
+    found = probe(step, CpuSide(1, "fp32", times=True), Alone())
+    later = [peak_bytes(step) for _ in range(2)]
+    peaks = [[one.samples for one in measured if one.metric == "peak_bytes"] for measured in (found.measurements, *later)]
+    assert peaks[0] == peaks[1] == peaks[2]

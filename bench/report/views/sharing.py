@@ -1,7 +1,7 @@
 """The views of training steps that are shared out, of one run or of several in a page that measured parts of one question.
 
 One and two GPUs are often measured by runs of their own, and so are sizes of a model. Runs of one suite on the same kind of machine whose
-steps differ in nothing but sharding, ranks, model and sizes are told together, with the first of them.
+steps differ in nothing but sharding, ranks, model and sizes are told together, with the first of them, where they were measured in one way.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bench.judge.evidence import asks_what_fits
 from bench.records import Run
 from bench.report.numbers.layout import Section, sections
 from bench.report.numbers.sharded import SLOT, shares_steps
@@ -45,7 +46,7 @@ def pooled(runs: Sequence[Run], cases: Mapping[str, Sequence[CaseSummary]]) -> d
         if not shares_steps(own):
             continue
         slots = frozenset((slot, name) for case in own for slot, name in case.case.subject.items() if slot != SLOT)
-        pools = found.setdefault((run.suite, slots, _machines(own)), [])
+        pools = found.setdefault((run.suite, slots, _machines(own), _methods(own), asks_what_fits(run)), [])
         pool = next((pool for pool in pools if pool.takes(own)), None)
         if pool is None:
             pool = Pool(run)
@@ -59,6 +60,11 @@ def _machines(cases: Iterable[CaseSummary]) -> frozenset[object]:
     """Models of devices: how many of them there are differs with the ranks."""
     hard = [result.environment.hard for case in cases for result in case.counted]
     return frozenset(next((facts[name] for name in HARDWARE if facts.get(name)), None) for facts in hard)
+
+
+def _methods(cases: Iterable[CaseSummary]) -> frozenset[int]:
+    """Versions of the measuring method."""
+    return frozenset(result.method_version for case in cases for result in case.counted)
 
 
 def sharing_tables(section: Section, pool: Pool | None) -> tuple[Table, ...]:

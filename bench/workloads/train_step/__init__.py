@@ -200,6 +200,7 @@ class TrainStep(Workload):
             holdings=lambda: holdings(step),
             close=step.driver.close,
             release=step.driver.release,
+            settle=step.first_update.settle,
         )
 
     def reference(

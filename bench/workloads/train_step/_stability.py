@@ -71,6 +71,10 @@ class FirstUpdate:
         """Whether the next update is to be made here."""
         return self._calls < (COMPILING_CALLS if self.made else UNTIMED_CALLS)
 
+    def settle(self) -> None:
+        """Looks no more."""
+        self._calls = UNTIMED_CALLS
+
     def update(self, step: TrainingStep) -> None:
         """The update of a step whose backward is over."""
         self._calls += 1

@@ -91,7 +91,12 @@ def test_what_is_sent_and_what_nothing_hides_is_told_of_several_ranks_alone(made
     assert table.words == (
         "On 2 GPUs sharding=ddp trains the most: 34.9 k tokens/s on each, 86.6 % of those of sharding=none on 1 GPU.",
         "On 2 GPUs communication that nothing hides takes from 4.20 % of a step (sharding=ddp) to 5.20 % of a step (sharding=zero3).",
+        "Communication that is not hidden is seen in one profiled call, waiting for other ranks included: timed steps "
+        "may lose less.",
     )
+    alone = scaling_table(section_of(out_of_memory(shared_run(("ddp",), (1, 2), trials=1), "ddp", 2)), {})
+    assert alone
+    assert not any("profiled call" in text for text in alone.words)
 
 
 @pytest.mark.parametrize(("trials", "note"), [(1, "n 1"), (2, "90.7–91.1 % over trials")])
@@ -309,7 +314,7 @@ def test_numbers_of_gpus_that_were_measured_by_runs_apart_are_told_together(made
     assert [table.kind for table in whole] == ["scaling", "stages", "planned"]
     assert lines(whole[0])["sharding=zero3", "2"]["efficiency"][:2] == ("90.9 %", "90.5–91.3 % over trials")
     assert (
-        whole[0].words[2] == "Numbers of ranks were measured by runs apart: what the machine did in between is in the efficiency."
+        whole[0].words[3] == "Numbers of ranks were measured by runs apart: what the machine did in between is in the efficiency."
     )
     assert [table.words for table in other] == [
         ("Scaling, sizes and predictions are told together with the run of 2026-01-02 01:00, above.",)
@@ -344,13 +349,17 @@ def test_the_longest_contexts_of_runs_apart_are_one_answer() -> None:
     assert planned["seq len 131072", "OOM"].startswith("plan ")
 
 
-def test_what_was_measured_twice_or_elsewhere_is_two_answers(made: Made) -> None:
+def test_what_was_measured_twice_or_elsewhere_or_in_another_way_is_two_answers(made: Made) -> None:
     twice = [apart(made, lambda row, number=number: number)[0] for number in (1, 2)]
     assert [len(own) for own in tables(*twice)] == [3, 3]
     one, two = apart(made, lambda row: row.case.world_size)
     hard = {**one[1][0].environment.hard, "gpu_model": "NVIDIA B200"}
     elsewhere = changed(two, lambda row: replace(row, environment=replace(row.environment, hard=hard)))
     assert [len(own) for own in tables(one, elsewhere)] == [1, 3]
+    later = changed(two, lambda row: replace(row, method_version=row.method_version + 1))
+    assert [len(own) for own in tables(one, later)] == [1, 3]
+    probes = replace(two[0], suite_data={**two[0].suite_data, "protocol": {"probe": True}}), two[1]
+    assert [len(own) for own in tables(one, probes)] == [1, 3]
 
 
 def test_speeds_beside_other_processes_are_told_to_be_not_firm(made: Made) -> None:
