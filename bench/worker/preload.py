@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bench.declare import Implementation
@@ -22,6 +23,9 @@ from bench.worker.subject import built_in_imports
 
 MOST = 6
 """Branches at a time, each a few hundred megabytes; the one that was longest not used makes room."""
+
+SECOND_TRY_WITHIN_S = 20
+"""After which no other branch is tried for the same trial: with its limit that would be longer than the minute that the parent waits."""
 
 COMPILER = ("torch._inductor.compile_fx", "torch.distributed.tensor.experimental")
 """What torch imports when it compiles for the first time; the second is few modules, and registers operators for half a second."""
@@ -95,6 +99,7 @@ class Branches:
     def offer(self, request: Request) -> Branch | None:
         """The branch for a trial that is about to be forked; None where it imports for itself, or nothing."""
         NOT_SHARED.clear()
+        began = time.monotonic()
         for modules in dict.fromkeys((shared_imports(request.case), own_imports(request.case))):
             if not modules:
                 continue
@@ -102,6 +107,8 @@ class Branches:
                 self._standing[modules] = self._standing.pop(modules)
                 return self._standing[modules]
             if modules not in self.refused:
+                if NOT_SHARED and time.monotonic() - began > SECOND_TRY_WITHIN_S:
+                    break  # the next trial of the kind tries it
                 opened = self._open(modules, request)
                 if isinstance(opened, Branch):
                     self._standing[modules] = opened

@@ -207,6 +207,18 @@ def test_what_makes_a_branch_unfit_is_tried_once_and_the_rest_is_still_shared(op
     assert NOT_SHARED == []
 
 
+def test_a_trial_whose_first_branch_took_long_to_fail_waits_for_no_second_one(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    branches, liger = Branches(fit, waits), request(training(fills={"rope": "liger"}))
+    with monkeypatch.context() as slow:
+        slow.setattr("bench.worker.preload.SECOND_TRY_WITHIN_S", -1)
+        assert branches.offer(liger) is None
+    assert (opened.asked, NOT_SHARED) == ([(LLAMA, "liger_kernel.ops")], ["it has 2 threads"])
+    assert branches.offer(liger) is not None, "the next trial has the time"
+    assert opened.asked[1:] == [(LLAMA,)]
+
+
 def test_the_branch_that_was_longest_not_used_makes_room(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.worker.preload.MOST", 2)
     branches = Branches(fit, waits)
