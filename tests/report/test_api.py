@@ -53,7 +53,8 @@ def test_what_is_not_there_is_an_error_that_a_user_can_read(tmp_path: Path) -> N
     _store(tmp_path / "bench.db")
     with pytest.raises(SelectionError):
         api.results(tmp_path / "bench.db", run="no such run")
-    assert api.results(tmp_path / "bench.db", suite="no such suite").empty
+    with pytest.raises(SelectionError, match="unknown suite 'no such suite'; known: "):
+        api.results(tmp_path / "bench.db", suite="no such suite")
 
 
 def test_the_page_comes_from_a_real_store_with_excluded_rows_marked(tmp_path: Path) -> None:

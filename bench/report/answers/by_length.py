@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from bench.judge.thresholds import FEWEST, MARGIN
 from bench.plan.costs import MeasuredStep
 from bench.plan.devices import gpu_named
 from bench.plan.fits import Choice, choices
@@ -91,6 +92,10 @@ class Lengths:
     """Length to the way of the lowest measured time that trains all weights; none where none has a time."""
     beside: Mapping[int, int]
     """Length to how many ways that is the fastest of."""
+    not_apart: Mapping[int, tuple[Cell, ...]]
+    """Length to those of them that so few trials cannot tell from the fastest."""
+    otherwise: Mapping[int, int]
+    """Length to how many ways have a time that was measured on other hardware or by another method."""
     expected: Mapping[int, Choice | None]
     """Length to what `bench plan` puts first among those that fit and train all weights."""
 
@@ -119,20 +124,36 @@ def by_length(
     rows = [(way, tuple(cell(way, seq_len) for seq_len in lengths)) for way in WAYS]
     shown = tuple(row for row in rows if not row[0].where_measured or any(cell.trained is not None for cell in row[1]))
     timed = {seq_len: comparable([cells[place] for _, cells in shown]) for place, seq_len in enumerate(lengths)}
+    fastest = {seq_len: max(cells, key=_tokens_per_s) for seq_len, cells in timed.items() if cells}
+    all_timed = {seq_len: _timed([cells[place] for _, cells in shown]) for place, seq_len in enumerate(lengths)}
     return Lengths(
         model, gpu, device.memory_bytes, tuple(lengths), shown,
-        {seq_len: max(cells, key=_tokens_per_s) for seq_len, cells in timed.items() if cells},
+        fastest,
         {seq_len: len(cells) for seq_len, cells in timed.items()},
+        {seq_len: tuple(cell for cell in timed[seq_len] if _not_apart(cell, best)) for seq_len, best in fastest.items()},
+        {seq_len: len(all_timed[seq_len]) - len(cells) for seq_len, cells in timed.items()},
         {seq_len: first(seq_len) for seq_len in lengths},
     )  # fmt: skip
 
 
 def comparable(cells: Sequence[Cell]) -> list[Cell]:
     """Of those with a time that train all weights what shares hardware, method and workload with the newest."""
-    timed = [(cell, cell.trained) for cell in cells if cell.way.all_weights and _tokens_per_s(cell)]
-    known = [(cell, found) for cell, found in timed if found is not None]
+    known = [(cell, found) for cell in _timed(cells) if (found := cell.trained) is not None]
     newest = max(known, key=lambda entry: entry[1].run.id)[1].common_ground if known else None
     return [cell for cell, found in known if found.common_ground == newest]
+
+
+def _timed(cells: Sequence[Cell]) -> list[Cell]:
+    """Those with a time that train all weights."""
+    return [cell for cell in cells if cell.way.all_weights and _tokens_per_s(cell)]
+
+
+def _not_apart(cell: Cell, best: Cell) -> bool:
+    """Whether it is so near the fastest that its trials, or so few of them, do not show who is faster."""
+    first, second = (None if one.trained is None else one.trained.tokens_per_s for one in (best, cell))
+    if cell is best or first is None or second is None or second.median < first.median * (1 - MARGIN):
+        return False
+    return min(first.n, second.n) < FEWEST or second.high >= first.low
 
 
 def _tokens_per_s(cell: Cell) -> float:

@@ -91,6 +91,8 @@ def trained(summaries: Iterable[tuple[Run, CaseSummary]]) -> dict[Step, Trained]
         if step is None or not summary.counted:
             continue
         new = _trained(run, summary)
+        if new.outcome == Status.UNAVAILABLE and step in found:
+            continue  # what is absent today says nothing of what was measured
         if not new.for_memory or step not in found or found[step].for_memory:
             found[step] = new
     return found

@@ -107,8 +107,11 @@ def _answer(table: Lengths, seq_len: int) -> str:
     best, expected = table.fastest.get(seq_len), table.expected[seq_len]
     where = f"{seq_len} tokens, all weights learn"
     if best is not None and best.trained is not None:
-        rank = "fastest measured" if table.beside[seq_len] > 1 else "the only one measured"
-        return said(f"{where}, {rank}: {said(best.way.name)} ({said(_numbers(best.trained))})")
+        alone = "measured last" if table.otherwise[seq_len] else "the only one measured"
+        rank = "fastest measured" if table.beside[seq_len] > 1 else alone
+        near = "; ".join(said(cell.way.name) for cell in table.not_apart[seq_len])
+        level = f"; {said('not shown to be slower')}: {near}" if near else ""
+        return said(f"{where}, {rank}: {said(best.way.name)} ({said(_numbers(best.trained))})") + level
     if expected is None:
         return said(f"{where}: nothing is predicted to fit")
     first = Fit(expected, None)
@@ -116,7 +119,8 @@ def _answer(table: Lengths, seq_len: int) -> str:
 
 
 def _is_best(table: Lengths, cell: Cell) -> bool:
-    return table.beside[cell.seq_len] > 1 and table.fastest.get(cell.seq_len) is cell
+    best = table.fastest.get(cell.seq_len)
+    return table.beside[cell.seq_len] > 1 and (best is cell or any(cell is near for near in table.not_apart.get(cell.seq_len, ())))
 
 
 def _cell(cell: Cell, sources: _Sources, *, best: bool) -> str:
@@ -183,8 +187,10 @@ def _explained(lengths: Lengths, cards: Cards) -> Iterator[str]:
     yield said(
         "≈: predicted by `bench plan` and not measured, and said to fit where 5 % of the peak and 0.6 GiB for the context are left"
     )
+    yield said("n: trials, each a process of its own, of which the median is shown, with random weights and tokens")
     yield said(
-        "n: trials, each a process of its own, of which the median is shown, with random weights and tokens; bold: the fastest"
+        "bold: the fastest of those that train all weights, and what is within 5 % of it where fewer than three trials, or ranges that "
+        "overlap, do not show it to be slower; only what one method measured is compared"
     )
     yield said(
         "fused kernels: FlashAttention of torch, Liger's layers and loss, torch's fused AdamW; in bf16, states too; adapters of rank 16"

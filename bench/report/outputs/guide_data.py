@@ -50,6 +50,7 @@ def _cell(table: Lengths, cell: Cell) -> dict[str, Any]:
         "slots": dict(cell.way.slots),
         "seq_len": cell.seq_len,
         "fastest": table.fastest.get(cell.seq_len) is cell,
+        "not_shown_to_be_slower": any(cell is near for near in table.not_apart.get(cell.seq_len, ())),
         "measured": _measured(cell.trained),
         "predicted": None
         if cell.predicted_bytes is None

@@ -32,6 +32,7 @@ from bench.report.views.panels import Room
 from bench.report.views.rows import Depth
 from bench.report.views.runs import run_view
 from bench.report.views.sharing import pooled
+from bench.report.views.told_apart import in_shown_order, name_in_list, suite_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment as Templates
@@ -81,7 +82,8 @@ def _templates() -> Templates:
     made.globals.update(
         value_words=value_words, ratio_words=ratio_words, rate_words=rate_words,
         status_words=STATUS_WORDS, word=figures.status_word, case_word=figures.case_word,
-        run_words=run_words, range_words=lambda value, metric: units.range_in_unit(value.low, value.high, units.metric_unit(metric)),
+        run_words=run_words, suite_words=suite_words, name_in_list=name_in_list,
+        range_words=lambda value, metric: units.range_in_unit(value.low, value.high, units.metric_unit(metric)),
         TIME=TIME, PEAK=PEAK, TOTAL=TOTAL, SAVED=SAVED, finding_text=findings.value_text, patterns=pattern_definitions(),
         larger_error=findings.LARGER_ERROR, other_error=findings.OTHER_ERROR, least_other_error=findings.LEAST_OTHER_ERROR,
         dash_arrays=figures.DASH_ARRAYS, marker_paths=MARKER_PATHS,
@@ -108,10 +110,13 @@ MARKER_PATHS: Mapping[str, str] = {
 def render_page(runs: Sequence[Run], results: Sequence[Result], *, now: str, light: bool = False) -> str:
     """One self-contained HTML file: no network, nothing but what it holds.
 
-    `now` (UTC, ISO 8601) is printed as the time of rendering. Rows of runs that are not in `runs` are ignored. `light`: with the charts of
-    the first panels alone and the essentials of each row, for a page that is to lie in a repository.
+    `now` (UTC, ISO 8601) is printed as the time of rendering. Rows of runs that are not in `runs` are ignored. Of several runs of a suite
+    those that answer come first. `light`: with the charts of the first panels alone and the essentials of each row, for a page that is to
+    lie in a repository.
     """
     gathered = _gathered(runs, results)
+    runs = in_shown_order(runs, {run.id: gathered[run.id][0] for run in runs})
+    gathered = {run.id: gathered[run.id] for run in runs}
     depth = Depth.for_cases(sum(len(cases) for cases, _ in gathered.values()), light=light)
     cases = [case for own, reach in gathered.values() for case in (*own, *reach.canaries)]
     return _written(runs, gathered, depth, now, f"stepbench {__version__}", as_element(island(runs, cases, now, depth), depth))

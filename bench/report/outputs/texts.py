@@ -22,6 +22,7 @@ from bench.report.numbers.summary import CYCLES, PEAK, PHASES, SAVED, TIME, TOTA
 from bench.report.trust.doubts import doubts
 from bench.report.views.beside import peaks_by_cause
 from bench.report.views.pareto import front_of, front_words
+from bench.report.views.told_apart import in_shown_order, suite_words
 
 ROWS_SCHEMA = 2
 """2: the runs are told once, and each case has the median of each of its trials."""
@@ -128,11 +129,12 @@ def render_markdown(runs: Sequence[Run], results: Sequence[Result], *, limit_byt
     Lines of tables beyond `limit_bytes` are left out, and counted in words: a forge cuts off or refuses a longer summary of a step.
     """
     lines: list[str] = []
-    for run in runs:
-        cases, reach = gather(run, results)
+    gathered = {run.id: gather(run, results) for run in runs}
+    for run in in_shown_order(runs, {ident: cases for ident, (cases, _) in gathered.items()}):
+        cases, reach = gathered[run.id]
         lines += [f"## {_cell_text(run.question or run.suite)}", ""]
         lines += [
-            f"Suite {_cell_text(run.suite)}, run {_cell_text(run.id)}, {_cell_text(run.started_at)}, {_cell_text(run.device)}.",
+            f"{_cell_text(suite_words(run))}, run {_cell_text(run.id)}, {_cell_text(run.started_at)}, {_cell_text(run.device)}.",
             "",
         ]
         for section in sections(run, cases):

@@ -39,7 +39,7 @@ RUN_FIELDS = (
     *("id", "suite", "suite_file", "suite_data", "question", "seed", "command", "device", "started_at", "state", "planned_trials"),
     *("revision", "label", "finished_at", "harness_version", "parent_run_id"),
 )
-TOLD_OPTIONS = ("filters", "shard")
+TOLD_OPTIONS = ("profile", "sets", "filters", "shard")
 """The options that say which cases were asked for."""
 POINT_COLUMNS = ("workload", "workload_version", "pass", "dtype", "device", "cache", "timer", "world_size")
 """Before the parameters, which are `param.NAME`; a point without a parameter has null there, and its name in `lacks`."""

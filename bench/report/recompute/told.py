@@ -24,6 +24,7 @@ from bench.report.views.rows import Depth, Row
 from bench.report.views.runs import CanaryView, FacetView, RunView, SectionView
 from bench.report.views.scorecard import Score
 from bench.report.views.tables import Cell, Table
+from bench.report.views.told_apart import name_in_list, suite_words
 
 WORDS, COUNTS, VERDICTS = "sentences", "counts", "verdicts with their intervals"
 DOUBTS, REACH, OTHERS, CROSSINGS = "doubts and trust", "rates and shares", "other metrics", "exponents and crossings"
@@ -102,7 +103,7 @@ def squeezed(text: str) -> str:
 
 def _of_run(view: RunView) -> Iterator[Said]:
     run = view.run
-    yield Said(HEADINGS, f"Suite {run.suite}" + (f" · {run.label}" if run.label else ""))
+    yield Said(HEADINGS, suite_words(run))
     yield Said(HEADINGS, run.question or run.suite)
     began = run.started_at[:16].replace("T", " ")
     for name, text in (("Device", view.device), ("Measured", f"{began} UTC"), ("Under test", _revision(run)), ("Run", run.id)):
@@ -110,7 +111,7 @@ def _of_run(view: RunView) -> Iterator[Said]:
     counts = " ".join(f"{n} {name}" for one in view.sections if one.judged for name, n in one.judged.counts(TIME) if n)
     # Pages of older versions do not tell the runs of one question apart.
     for words in (run_words(view), ""):
-        yield Said(HEADINGS, f"{run.question or run.suite} {words} {counts}", required=False)
+        yield Said(HEADINGS, f"{run.question or run.suite} {name_in_list(run)} {words} {counts}", required=False)
     yield Said(COUNTS, counts_text(view))
     for doubt in view.doubts:
         yield Said(DOUBTS, f"{doubt.count} {doubt.text}")

@@ -165,8 +165,13 @@ def _exposed(case: CaseSummary) -> float | None:
     return None if value is None else value.median
 
 
+def _waiting(case: CaseSummary) -> float | None:
+    """One rank waits for nobody."""
+    return _exposed(case) if case.case.world_size > 1 else None
+
+
 def _waits(case: CaseSummary) -> Cell:
-    value = _exposed(case) if case.case.world_size > 1 else None
+    value = _waiting(case)
     return NOTHING if value is None else Cell(units.in_unit(value, "ratio"), share=min(value, 1.0))
 
 
@@ -212,8 +217,12 @@ def _named(line: _Line) -> str:
 
 
 def _not_firm(lines: Sequence[_Line]) -> list[str]:
-    """What speaks against speeds: runs measured apart, and other processes at work."""
+    """What speaks against speeds: where shares of communication are from, runs measured apart, and other processes at work."""
     words = []
+    if any(_waiting(line.case) is not None for line in lines):
+        words.append(
+            "Communication that is not hidden is seen in one profiled call, waiting for other ranks included: timed steps may lose less."
+        )
     if any(line.is_apart and line.efficiency for line in lines):
         words.append("Numbers of ranks were measured by runs apart: what the machine did in between is in the efficiency.")
     crowded = [line for line in lines if line.each and any(result.conditions.get("busy_processes") for result in line.case.counted)]

@@ -84,6 +84,9 @@ def test_of_several_runs_the_newest_with_rows_counts_alone() -> None:
     assert [(told.run.id, told.n) for told in found.values()] == [(new[0].id, 2)]
     run, set_aside = rows(step(FUSED), 3.0, excluded_reason="a neighbour was busy")
     assert steps(old, (run, set_aside)).popitem()[1].run.id == old[0].id
+    absent = rows(step(FUSED), 1.0, status=Status.UNAVAILABLE)
+    assert steps(old, absent).popitem()[1].run.id == old[0].id, "a package that is absent today measured nothing"
+    assert steps(absent).popitem()[1].outcome == "unavailable"
 
 
 def test_what_ran_out_of_memory_has_a_status_and_no_number() -> None:
@@ -156,7 +159,24 @@ def test_the_fastest_is_one_that_trains_all_weights_and_was_measured_as_the_newe
     table = lengths(slow, fast, lora)
     assert (table.fastest[8192].way.slots, table.beside) == (LIGER, {8192: 2})
     other_method, new = rows(step(LIGER), 0.9, method_version=0), rows(step(FUSED), 2.0)
-    assert lengths(other_method, new).fastest[8192].way.slots == FUSED
+    table = lengths(other_method, new)
+    assert (table.fastest[8192].way.slots, table.beside[8192], table.otherwise[8192]) == (FUSED, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("times_s", "near"),
+    [
+        ((1.03,), [FUSED]),
+        ((1.03, 1.03, 1.03), []),
+        ((1.02, 1.005, 1.03), [FUSED]),
+        ((1.2,), []),
+    ],
+    ids=["near and tried once", "near and shown to be slower", "near with ranges that overlap", "far"],
+)
+def test_who_is_not_shown_to_be_slower_is_named_beside_the_fastest(times_s: tuple[float, ...], near: list[dict[str, str]]) -> None:
+    table = lengths(rows(step(LIGER), 1.0, 0.99, 1.01), rows(step(FUSED), *times_s))
+    assert table.fastest[8192].way.slots == LIGER
+    assert [cell.way.slots for cell in table.not_apart[8192]] == near
 
 
 def test_what_has_no_formulas_stands_there_once_a_length_of_it_is_measured() -> None:
