@@ -103,7 +103,7 @@ def test_redact_takes_ids_and_labels_out_of_every_format(bench: Bench, filled: F
     assert said.code == 0, said.err
     text = (tmp_path / "out").read_text(encoding="utf-8")
     assert "nightly" not in text
-    assert ("label-1" in text) == (kind in ("html", "json"))
+    assert ("label-1" in text) == (kind in ("html", "json", "markdown"))
 
 
 def test_a_browser_is_opened_where_there_is_one_and_else_a_line_says_so(
