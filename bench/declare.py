@@ -203,7 +203,7 @@ def implementation(
         proof: names that must (`kernels`, `ops`) and must not (`not`) appear under the profiler, for all devices or by device.
         refuses: patterns of library messages that mean `unsupported` and not `failed`.
         tolerance: relative root mean square error up to which outputs and gradients count as right, for what computes something else
-            on purpose (a quantized layer). Without it the rule of `bench.worker.check` holds, which grants rounding only.
+            on purpose (a quantized layer). Without it the rule of `bench.worker.agreement` holds, which grants rounding only.
         builds: operators that `bench.worker.build` knows how to compile; one that cannot be makes the row `unavailable`.
 
     Raises TypeError for a string where a list belongs, for an unknown word, for a pattern that is no regular expression, and for a
@@ -255,6 +255,8 @@ class Param:
     description: str = ""
     only_where: tuple[str, Scalar] | None = None
     """A parameter declared before this one, and the value of it under which this one has a meaning; other cases have it not."""
+    untold: Scalar = None
+    """A value with which a case does not hold the parameter, as those that were stored before there was one; None: every case does."""
 
 
 @dataclass(frozen=True, slots=True)

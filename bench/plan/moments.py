@@ -11,25 +11,24 @@ from the second micro-batch on, and new ones are added to them in place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
+from functools import partial
+from typing import NamedTuple
 
 from bench.plan.alike import Alike
 from bench.plan.buckets import EMBEDDING, END
 from bench.plan.dims import Dims
-from bench.plan.layer import INPUT, decoder_layer, dims_of, last_norm
-from bench.plan.loss import loss
+from bench.plan.layer import INPUT, dims_of
+from bench.plan.parts import Chain, Group, Left, Part, chain, group, times
 from bench.plan.residents import CUBLAS_BYTES, Residents, residents
 from bench.plan.rounding import slack_bytes
 from bench.plan.sharding import sharded
-from bench.plan.shares import Leaves, Sharding
+from bench.plan.shares import Leaves, Sent, Sharding
 from bench.plan.sources import source_of
 from bench.plan.spec import ModelSpec, TrainSpec
-from bench.plan.tape import CHECKPOINT, GRADIENT, SAVED, Alive, Replay, Tape
+from bench.plan.tape import CHECKPOINT, GRADIENT, SAVED, Alive, Replay
 from bench.plan.terms import Moment, Term
-
-_SIZE = attrgetter("size")
 
 
 def _in_its_phase(moment: Moment) -> Moment:
@@ -52,29 +51,27 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    name: str
-    count: int
-    forward: Replay
-    backward: Replay
-    accumulated: Replay
-    """The backward where gradients are there already; the same as `backward` where there is one micro-batch only."""
-    cached: tuple[Alive, ...]
-    """Left by the forward until that of the whole model ends."""
-    offloaded: int = 0
-    """Bytes that each leaves in the host's memory."""
+class _MicroBatch:
+    """What its moments have in common."""
+
+    accumulated: bool
+    """Whether gradients of one before it are there."""
+    resident: tuple[Term, ...]
+    resident_bytes: int
+    before: Group
+    """What the one before has left until its loss is let go of."""
+
+    @property
+    def where(self) -> str:
+        return ", gradients accumulated" if self.accumulated else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     """A moment of which only the sum is known yet: most are not the highest, and need no terms."""
 
-    name: str
-    phase: str
     size: int
-    terms: tuple[Term, ...]
-    left: Sequence[Sequence[Alive]]
-    alive: tuple[Alive, ...]
+    phase: str
+    moment: Callable[[], Moment]
 
 
 class Step:
@@ -89,63 +86,25 @@ class Step:
         self._alike = alike or Alike()
         self.sharding: Sharding = self._alike.sharding(train, self.dims, self._sharding)
         self.residents: Residents = self.sharding.residents
-        self._shares: dict[int, tuple[Alive, ...]] = {}
-        self.layers: list[_Part] = self._layers()
-        norm = self._alike.tape("last norm", train, lambda: last_norm(model, train, self.dims, cuda=target.cuda))
-        self.norm = self._part("last norm", norm, 1)
-        self.loss = self._part("loss", self._alike.tape("loss", train, lambda: loss(model, train, self.dims, cuda=target.cuda)), 1)
+        gone = (self._adds_at_once(False), self._adds_at_once(train.accumulation > 1))
+        self.chain: Chain = self._alike.chain(train, gone, lambda: self._chain(gone))
+        *self.layers, self.norm, self.loss = self.parts = self.chain.parts
+        angles = Alive("cos and sin of positions", self.dims.size("2·x·d·s"), "2·x·d·s", "rope", SAVED)
+        self._angles = group((angles,))
 
     def _sharding(self) -> Sharding:
         workspace_bytes = self.target.workspace_bytes if self.target.cuda else 0
         whole = residents(self.model, self.train, self.dims, workspace_bytes=workspace_bytes)
         return sharded(self.model, self.train, whole, cuda=self.target.cuda)
 
-    def _layers(self) -> list[_Part]:
-        """Equal layers share one part. Without checkpoints the first differs where the embedding is frozen."""
-        every = {"none": 0, "every_second": 2}.get(self.train.checkpointing, 1)
-
-        def made(index: int, first: bool) -> _Part:
-            def decoder() -> Tape:
-                return decoder_layer(self.model, self.train, self.dims, cuda=self.target.cuda, first=first)
-
-            tape = self._alike.tape("first layer" if first else "layer", self.train, decoder)
-            return self._checkpointed(tape) if every and index % every == 0 else self._part("layer", tape, self.model.layers)
-
-        kinds = [made(index, False) for index in range(max(1, every))]
-        layers = [kinds[index % len(kinds)] for index in range(self.model.layers)]
-        if self.train.adaptation != "full" and not every:  # a checkpointed first layer is made to hand a gradient back
-            layers[0] = made(0, True)
-        return layers
-
-    def _part(self, name: str, tape: Tape, count: int) -> _Part:
-        place = self.target.in_place
-        backward = tape.backward(in_place=place)
-        accumulated = tape.backward(in_place=place, accumulated=True) if self._adds else backward
-        return _Part(name, count, tape.forward(saving=True), backward, accumulated, ())
-
-    def _checkpointed(self, tape: Tape) -> _Part:
-        keeping, place = self.train.checkpointing == "selective", self.target.in_place
-        forward = tape.forward(saving=False, keeping=keeping)
-        kept = Alive(tape.source.name, tape.source.size, tape.source.formula, "checkpoint", CHECKPOINT)
-        left, offloaded = (kept, *forward.left), 0
-        if self.train.checkpointing == "full_offloaded":
-            left, offloaded = (), kept.size
-        cached = tuple(Alive(of.name, of.size, of.formula, of.part, SAVED) for of in tape.cached)
-        backward = tape.backward(in_place=place, again=True, kept=keeping)
-        accumulated = backward
-        if self._adds:
-            accumulated = tape.backward(in_place=place, again=True, kept=keeping, accumulated=True)
-        return _Part("layer", self.model.layers, replace(forward, left=left), backward, accumulated, cached, offloaded)
-
-    @property
-    def _adds(self) -> bool:
-        """Whether some backward lets go of each gradient of a weight at once: added to one that is there, or copied into a buffer."""
-        return self.train.accumulation > 1 or self.sharding.leaves is Leaves.NOTHING
+    def _chain(self, gone: tuple[bool, bool]) -> Chain:
+        target = self.target
+        return chain(self.model, self.train, self.dims, self._alike, cuda=target.cuda, in_place=target.in_place, gone=gone)
 
     @property
     def host_bytes(self) -> int:
         """Activations in the host's memory."""
-        return sum(part.offloaded for part in self.layers)
+        return sum(part.offloaded for part in self.parts)
 
     def moments(self) -> tuple[Moment, ...]:
         """The highest of each phase, in the order of the step."""
@@ -153,7 +112,7 @@ class Step:
         for candidate in self._candidates():
             if candidate.phase not in highest or candidate.size > highest[candidate.phase].size:
                 highest[candidate.phase] = candidate
-        found = {phase: self._moment(candidate) for phase, candidate in highest.items()}
+        found = {phase: candidate.moment() for phase, candidate in highest.items()}
         for moment in self.sharding.updates:
             if moment.phase not in found or moment.size_bytes > found[moment.phase].size_bytes:
                 found[moment.phase] = moment
@@ -171,71 +130,83 @@ class Step:
         return found
 
     def _micro_batch(self, *, accumulated: bool) -> Iterable[_Candidate]:
-        where = ", gradients accumulated" if accumulated else ""
         resident = self.residents.terms + (self.residents.gradients if accumulated else ())
-        chain, before = [*self.layers, self.norm], self._before() if accumulated else []
-        yield from self._forward(resident, chain, where, before)
-        saved = [part.forward.left for part in chain]
-        yield self._candidate("loss" + where, "loss", resident, saved, self.loss.forward, [*self._shared(), *before], "loss")
-        yield from self._backward(resident, chain, where, accumulated)
+        before = group(self._before() if accumulated else ())
+        of = _MicroBatch(accumulated, resident, sum(term.size_bytes for term in resident), before)
+        yield from self._forward(of)
+        saved = self.chain.saved(self.model.layers + 1)
+        yield self._candidate("loss" + of.where, "loss", of, saved, self.loss.forward, "loss", [self._angles, before])
+        yield from self._backward(of)
 
-    def _forward(
-        self, resident: tuple[Term, ...], chain: Sequence[_Part], where: str, before: Sequence[Alive]
-    ) -> Iterable[_Candidate]:
+    def _forward(self, of: _MicroBatch) -> Iterable[_Candidate]:
         """At the layers that can be the highest: the last of each kind, and the last norm."""
-        last = {id(part): index for index, part in enumerate(chain)}
-        of_first = any(alive.name == INPUT for alive in chain[0].forward.left)
-        held = Alive("embedding output", self.dims.size("x·h·t"), "x·h·t", "embedding", "temporary")
+        chain = self.parts[:-1]
+        last = {part: index for index, part in enumerate(chain)}
+        of_first = any(alive.name == INPUT for alive in chain[0].saved.alive)
+        held = group((Alive("embedding output", self.dims.size("x·h·t"), "x·h·t", "embedding", "temporary"),))
         gathered = {0} if "gather:first layer" in self.sharding.during else set()
         for index in sorted({*last.values(), *gathered, *self.sharding.layers_apart("forward")}):
-            saved = [part.forward.left for part in chain[:index]] + [part.cached for part in chain[:index]]
-            shared = [*self._shared(), *before, *([] if index == 0 or of_first else [held])]
-            name = f"{chain[index].name} {index + 1}{where}"
-            part = self._place(index)
-            yield self._candidate(name, "forward", resident, saved, chain[index].forward, shared, part, index)
-            yield from self._between("gather", f"weights of {name} gathered", "forward", resident, saved, part)
-
-    def _backward(self, resident: tuple[Term, ...], chain: Sequence[_Part], where: str, accumulated: bool) -> Iterable[_Candidate]:
-        parts = [*chain, self.loss]
-        kinds: dict[int, list[int]] = {}
-        for index, part in enumerate(parts):
-            kinds.setdefault(id(part), []).append(index)
-        ends = {place for places in kinds.values() for place in (places[0], places[-1])}
-        for index in sorted(ends | self.sharding.layers_apart("backward")):
-            part = parts[index]
-            left = [other.forward.left for other in parts[:index]] + self._behind(parts[index + 1 :], accumulated)
-            name = part.name if part.count == 1 else f"{part.name} {index + 1}"
-            replay = part.accumulated if self._adds_at_once(accumulated) else part.backward
+            saved = [*self.chain.saved(index), *times(chain[:index], Part.of_cached)]
+            shared = [self._angles, of.before, *([] if index == 0 or of_first else [held])]
+            name = f"{chain[index].name} {index + 1}{of.where}"
             place = self._place(index)
-            yield self._candidate(f"backward of {name}{where}", "backward", resident, left, replay, self._shared(), place, index)
-            if part is self.loss:
-                kept = [*left, part.forward.left]
-                yield from self._between("gather", f"weights of {name} gathered{where}", "backward", resident, kept, place)
-            sent = [other.forward.left for other in parts[:index]] + self._behind(parts[index + 1 :], accumulated, sent=True)
-            yield from self._between("scatter", f"gradients of {name} sent{where}", "backward", resident, sent, place)
-        behind = self._behind(parts, accumulated)
-        yield self._candidate(f"backward of the embedding{where}", "backward", resident, behind, self._embedding(), [], "embedding")
-        sent = self._behind(parts, accumulated, sent=True)
-        yield from self._between("scatter", f"gradients of the embedding sent{where}", "backward", resident, sent, "embedding")
-        yield from self._sent(resident, parts, where, accumulated)
+            yield self._candidate(name, "forward", of, saved, chain[index].forward, place, shared, index)
+            if during := self._between("gather", place):
+                yield self._found(f"weights of {name} gathered", "forward", of, during, [*saved, (self._angles, 1)])
 
-    def _sent(self, resident: tuple[Term, ...], parts: Sequence[_Part], where: str, accumulated: bool) -> Iterable[_Candidate]:
-        """Moments within parts at which a bucket of gradients is sent."""
+    def _backward(self, of: _MicroBatch) -> Iterable[_Candidate]:
+        parts, where = self.parts, of.where
+        for index in sorted(self.chain.ends | self.sharding.layers_apart("backward")):
+            part = parts[index]
+            before = self.chain.saved(index)
+            left: Left = [*before, *self._behind(index + 1, of)]
+            name = part.name if part.count == 1 else f"{part.name} {index + 1}"
+            place = self._place(index)
+            yield self._candidate(f"backward of {name}{where}", "backward", of, left, self._replay(part, of), place,
+                                  [self._angles], index)  # fmt: skip
+            if part is self.loss and (during := self._between("gather", place)):
+                kept = [*left, (part.saved, 1), (self._angles, 1)]
+                yield self._found(f"weights of {name} gathered{where}", "backward", of, during, kept)
+            if during := self._between("scatter", place):
+                sent = [*before, *self._behind(index + 1, of, sent=True), (self._angles, 1)]
+                yield self._found(f"gradients of {name} sent{where}", "backward", of, during, sent)
+        left = self._behind(0, of)
+        yield self._candidate(f"backward of the embedding{where}", "backward", of, left, self._embedding(), "embedding", [])
+        if during := self._between("scatter", "embedding"):
+            sent = [*self._behind(0, of, sent=True), (self._angles, 1)]
+            yield self._found(f"gradients of the embedding sent{where}", "backward", of, during, sent)
+        yield from self._sent(of)
+
+    def _sent(self, of: _MicroBatch) -> Iterable[_Candidate]:
+        """Moments within parts at which a bucket of gradients is sent: there can be hundreds, so their names and terms wait."""
+        came: dict[tuple[Part, int], int] = {}
+        embedding = group(self._embedding().left)
         for sent in self.sharding.sent:
-            left: list[tuple[Alive, ...]] = []
-            alive: tuple[Alive, ...] = ()
-            if sent.place == END:
-                name = "the last bucket sent"
+            size = of.resident_bytes + sent.size_bytes
+            if sent.place >= 0:
+                part = self.parts[sent.place]
+                if (part, sent.nth) not in came:
+                    came[part, sent.nth] = group(self._replay(part, of).arrived[sent.nth]).size
+                size += self.chain.saved_bytes[sent.place] + came[part, sent.nth] + self._angles.size
             elif sent.place == EMBEDDING:
-                name, alive = "bucket sent before the embedding's gradient", self._embedding().left
-            else:
-                part = parts[sent.place]
-                name = f"bucket sent in the backward of {part.name} {sent.place + 1}"
-                alive = (part.accumulated if self._adds_at_once(accumulated) else part.backward).arrived[sent.nth]
-                left = [other.forward.left for other in parts[: sent.place]]
-            terms, shared = (*resident, *sent.terms), tuple(self._shared() if sent.place >= 0 else ())
-            size = sum(term.size_bytes for term in terms) + _bytes([*left, alive, shared])
-            yield _Candidate(f"{name}{where}", "backward", size, terms, left, (*alive, *shared))
+                size += embedding.size
+            yield _Candidate(size, "backward", partial(self._moment_of_sent, of, sent))
+
+    def _moment_of_sent(self, of: _MicroBatch, sent: Sent) -> Moment:
+        left: Left = []
+        if sent.place == END:
+            name = "the last bucket sent"
+        elif sent.place == EMBEDDING:
+            name, left = "bucket sent before the embedding's gradient", [(group(self._embedding().left), 1)]
+        else:
+            part = self.parts[sent.place]
+            name = f"bucket sent in the backward of {part.name} {sent.place + 1}"
+            came = group(self._replay(part, of).arrived[sent.nth])
+            left = [*self.chain.saved(sent.place), (came, 1), (self._angles, 1)]
+        return self._moment(f"{name}{of.where}", "backward", (*of.resident, *sent.terms), left)
+
+    def _replay(self, part: Part, of: _MicroBatch) -> Replay:
+        return part.accumulated if of.accumulated else part.backward
 
     def _place(self, index: int) -> str:
         """Of a part in the chain, as `Sharding.during` names it."""
@@ -244,44 +215,30 @@ class Step:
             return "last norm" if index == count else "loss"
         return "last layer" if index == count - 1 else "first layer" if index == 0 else "layer"
 
-    def _between(
-        self, kind: str, name: str, phase: str, resident: tuple[Term, ...], left: Sequence[Sequence[Alive]], place: str
-    ) -> Iterable[_Candidate]:
-        """A moment at which no part is at work, if there is one in this place."""
-        during = self.sharding.at(f"{kind}:{place}", *((f"{kind}:layer",) if place.endswith("layer") else ()))
-        if during:
-            terms = (*resident, *during)
-            shared = self._shared()
-            size = sum(term.size_bytes for term in terms) + _bytes([*left, shared])
-            yield _Candidate(name, phase, size, terms, left, tuple(shared))
+    def _between(self, kind: str, place: str) -> tuple[Term, ...]:
+        """Buffers of a moment at which no part is at work, if there is one in this place."""
+        return self.sharding.at(f"{kind}:{place}", *((f"{kind}:layer",) if place.endswith("layer") else ()))
 
-    def _behind(self, parts: Sequence[_Part], accumulated: bool, *, sent: bool = False) -> list[tuple[Alive, ...]]:
-        """Gradients that whole parts have left; `sent`: where those of the part before them are being sent, and are counted there."""
-        if self._adds_at_once(accumulated):
+    def _behind(self, index: int, of: _MicroBatch, *, sent: bool = False) -> Left:
+        """Gradients left by that part and those behind it; `sent`: where those of the part before are being sent, and counted there."""
+        if self._adds_at_once(of.accumulated):
             return []
         if self.sharding.leaves is Leaves.WHOLE:
-            return [part.backward.left for part in parts]
+            return self.chain.gradients(index)
+        parts = self.parts[index:]
         ends = [part for part in parts if part.name != "layer"]
         waiting = ends if self.sharding.ends_wait or len(parts) == 1 else []
         # From the second micro-batch on shares are added to those that are there, which are resident.
-        shares = [] if accumulated else [self._share(part) for part in parts if part.name == "layer" or not waiting]
+        divided = [] if of.accumulated else [part for part in parts if part.name == "layer"] if waiting else parts
+        share, out_of = self.sharding.share
+        shares = times(divided, lambda part: self.chain.share(part, share, out_of))
         counted_there = sent and (not self.sharding.ends_wait or len(parts) > self.model.layers)
-        return shares if counted_there else [*(part.backward.left for part in waiting), *shares]
+        return shares if counted_there else [*times(waiting, Part.of_gradients), *shares]
 
     def _adds_at_once(self, accumulated: bool) -> bool:
         """Whether a gradient is gone as soon as it is made. Units of fully_shard hold theirs in each micro-batch anew."""
         leaves = self.sharding.leaves
         return leaves is Leaves.NOTHING or (accumulated and leaves is Leaves.WHOLE)
-
-    def _share(self, part: _Part) -> tuple[Alive, ...]:
-        """What is left of a unit's gradients once they are shared out."""
-        if id(part) not in self._shares:
-            share, of = self.sharding.share
-            self._shares[id(part)] = tuple(
-                replace(alive, size=-(-alive.size * share // of), formula=f"({alive.formula})·{share}/{of}")
-                for alive in part.backward.left
-            )
-        return self._shares[id(part)]
 
     def _embedding(self) -> Replay:
         outer = Alive("gradient of embedding output", self.dims.size("x·h·t"), "x·h·t", "embedding", "temporary")
@@ -294,43 +251,43 @@ class Step:
             made += [outer] * (outer.size > of_weight.size)
         return Replay(sum(alive.size for alive in made), tuple(made), (of_weight,))
 
-    def _shared(self) -> list[Alive]:
-        """What all layers share: angles of the rotation."""
-        return [Alive("cos and sin of positions", self.dims.size("2·x·d·s"), "2·x·d·s", "rope", SAVED)]
-
-    def _before(self) -> list[Alive]:
+    def _before(self) -> tuple[Alive, ...]:
         """What the micro-batch before has left until its loss is let go of: a frozen embedding's output is a leaf, with a gradient."""
         if self.train.adaptation == "full" or self.train.checkpointing == "none":
-            return []
+            return ()
         names = ("embedding output of the micro-batch before", "its gradient")
-        return [Alive(name, self.dims.size("x·h·t"), "x·h·t", "embedding", "temporary") for name in names]
+        return tuple(Alive(name, self.dims.size("x·h·t"), "x·h·t", "embedding", "temporary") for name in names)
 
     def _candidate(
         self,
         name: str,
         phase: str,
-        resident: tuple[Term, ...],
-        left: Sequence[Sequence[Alive]],
+        of: _MicroBatch,
+        left: Left,
         replay: Replay,
-        shared: Sequence[Alive],
         place: str,
+        shared: Sequence[Group],
         index: int | None = None,
     ) -> _Candidate:
         kinds = (f"{phase}:{index}", f"{phase}:{place}", *((f"{phase}:layer",) if place.endswith("layer") else ()))
         during = self.sharding.at(*kinds, "last" if place == "embedding" else phase)
-        size = sum(term.size_bytes for term in (*resident, *during)) + replay.highest
-        size += _bytes([*left, shared])
-        return _Candidate(name, phase, size, (*resident, *during), left, (*replay.at_highest, *shared))
+        alive = Group(replay.at_highest, replay.highest)
+        return self._found(name, phase, of, during, [*left, (alive, 1), *((each, 1) for each in shared)])
 
-    def _moment(self, of: _Candidate) -> Moment:
-        counts = _sum([*of.left, of.alive])
-        terms = [*of.terms, *(self._term(alive, count, of.phase) for alive, count in counts.items())]
+    def _found(self, name: str, phase: str, of: _MicroBatch, during: tuple[Term, ...], left: Left) -> _Candidate:
+        size = of.resident_bytes + sum(term.size_bytes for term in during) + sum(each.size * count for each, count in left)
+        return _Candidate(size, phase, partial(self._moment, name, phase, (*of.resident, *during), left))
+
+    def _moment(self, name: str, phase: str, resident: tuple[Term, ...], left: Left) -> Moment:
+        counts: dict[Alive, int] = {}
+        for each, times_ in left:
+            for alive in each.alive:
+                counts[alive] = counts.get(alive, 0) + times_
+        terms = [*resident, *(self._term(alive, count, phase) for alive, count in counts.items())]
         if self.target.cuda:
             slack = sum(slack_bytes(alive.size) * count for alive, count in counts.items())
-            terms.append(
-                Term("rounding", of.phase, "allocator_slack", slack, "up to 512 bytes each", "c10/cuda/CUDACachingAllocator")
-            )
-        return Moment(of.name, of.phase, tuple(replace(term, phase=of.phase) for term in terms if term.size_bytes))
+            terms.append(Term("rounding", phase, "allocator_slack", slack, "up to 512 bytes each", "c10/cuda/CUDACachingAllocator"))
+        return Moment(name, phase, tuple(replace(term, phase=phase) for term in terms if term.size_bytes))
 
     def _term(self, alive: Alive, count: int, phase: str) -> Term:
         formula = alive.formula if count == 1 else f"{count}·({alive.formula})"
@@ -353,24 +310,3 @@ class Step:
         if alive.part == "loss" and (phase == "loss" or alive.kind == SAVED):
             return "loss"
         return "saved_activations" if alive.kind == SAVED else "temporaries"
-
-
-def _bytes(groups: Sequence[Sequence[Alive]]) -> int:
-    """Of all that is in them. Equal layers leave the same group, which is summed once."""
-    known: dict[int, int] = {}
-    total = 0
-    for group in groups:
-        key = id(group)
-        if key not in known:
-            known[key] = sum(map(_SIZE, group))
-        total += known[key]
-    return total
-
-
-def _sum(groups: Iterable[Sequence[Alive]]) -> dict[Alive, int]:
-    """How often each occurs."""
-    counts: dict[Alive, int] = {}
-    for group in groups:
-        for alive in group:
-            counts[alive] = counts.get(alive, 0) + 1
-    return counts

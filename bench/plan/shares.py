@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from bench.plan.residents import Residents
@@ -28,6 +28,11 @@ class Sent:
     nth: int
     terms: tuple[Term, ...]
     """All buffers that are there then."""
+    size_bytes: int = field(init=False)
+    """Of them, summed once: searches ask for it again and again."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size_bytes", sum(term.size_bytes for term in self.terms))
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,6 +239,11 @@ class TrainSpec:
         return DTYPE_BYTES[self.numerics.weights]
 
     @property
+    def checkpoint_every(self) -> int:
+        """Of so many layers one is computed again in the backward; 0 for none."""
+        return {"none": 0, "every_second": 2}.get(self.checkpointing, 1)
+
+    @property
     def master_bytes(self) -> int:
         """Of the copy that the optimizer updates; 0 where it updates the weights themselves."""
         return 0 if self.numerics.master is None else DTYPE_BYTES[self.numerics.master]

@@ -129,6 +129,7 @@ class Tape:
         self.cached: list[Tensor] = []
         """Kept until the forward of the whole model ends, saved or not: autocast's copies of weights."""
         self._replays: dict[tuple[object, ...], Replay] = {}
+        self._lives: tuple[int, dict[Tensor, int]] = (0, {})
 
     @property
     def result(self) -> Tensor:
@@ -212,6 +213,20 @@ class Tape:
                 saved[tensor] = saved.get(tensor, 0) + 1
         return saved
 
+    def _last_uses(self) -> dict[Tensor, int]:
+        """Tensor to the last operation that Python has it for."""
+        operations = len(self.operations)
+        if self._lives[0] != operations:
+            last = {
+                tensor: index
+                for index, operation in enumerate(self.operations)
+                for tensor in (*operation.inputs, *operation.holds, *operation.outputs)
+            }
+            last[self.source] = operations  # the loop over the layers holds it
+            last[self.result] = operations
+            self._lives = (operations, last)
+        return self._lives[1]
+
     def _keep(self, counter: _Counter) -> None:
         for operation in self.operations:
             if operation.kept:
@@ -230,13 +245,7 @@ class Tape:
         saved = self._saved() if saving else {}
         if keeping:
             saved = {tensor: 1 for operation in self.operations if operation.kept for tensor in operation.outputs}
-        last = {
-            tensor: index
-            for index, operation in enumerate(self.operations)
-            for tensor in (*operation.inputs, *operation.holds, *operation.outputs)
-        }
-        last[self.source] = len(self.operations)  # the loop over the layers holds it
-        last[self.result] = len(self.operations)
+        last = self._last_uses()
         for index, operation in enumerate(self.operations[:operations]):
             for tensor in operation.outputs:
                 counter.add(tensor, _named(tensor, saved_as if tensor in saved else TEMPORARY))

@@ -29,8 +29,6 @@ SUB_GROUP = 1_000_000_000
 """Elements of a share from which on a group of tensors is updated by itself, `sub_group_size`."""
 NORM_OF = 250_000_000
 """Elements whose norm is taken at once (`_constant_buffered_norm2`)."""
-CHECKPOINT_EVERY = {"none": 0, "every_second": 2}
-"""Else every layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ def _gathers(model: ModelSpec, train: TrainSpec, every: Sequence[Weight], tensor
         tuple(tuple(block[at] for at in own) for own in modules(model, every)),
         tuple(weight.elements for weight in every if not weight.block and weight.name != "embedding"),
         layers=model.layers,
-        checkpoint_every=CHECKPOINT_EVERY.get(train.checkpointing, 1),
+        checkpoint_every=train.checkpoint_every,
         activation=train.swiglu == "eager",
         ranks=train.world_size,
         prefetch=train.zero.prefetch_bucket,

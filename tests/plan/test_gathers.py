@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bench.plan.gathers import LIVE, Gathered, gathered
+from bench.plan.coordinator import LIVE
+from bench.plan.gathers import Gathered, gathered
 
 NORM = (1_000,)
 

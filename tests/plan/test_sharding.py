@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bench.plan import PlanError, Prediction, TrainSpec, model_named, predict_step
-from bench.plan.gathers import LIVE
+from bench.plan.coordinator import LIVE
 from bench.plan.moments import Target
 from bench.plan.predict import peak_bytes, predict
 from bench.plan.rounding import pinned_bytes
