@@ -245,6 +245,7 @@ class _Execution:
         """
         began = self._clock()
         state = RunState.BROKEN
+        before = None if new is not None else self._store.find_run(self._run_id)
         stored = new is None
         try:
             self._start()
@@ -269,8 +270,12 @@ class _Execution:
                 self._folder.keep()
             else:
                 self._folder.remove()
+            ended_at = None
+            if before is not None and before.state is RunState.FINISHED and not self._rows:
+                # It lacked nothing and got nothing: it ended when it did.
+                state, ended_at = before.state, before.finished_at
             if stored and keeps_state:
-                self._finish(state)
+                self._finish(state, ended_at or utc_now())
         counts = Counter(row.status for row in self._rows)
         duration_s = self._clock() - began
         ok_before = sum(status is Status.OK and key[0] not in self._canaries for key, status in self._done.items())
@@ -378,10 +383,10 @@ class _Execution:
         done = len(self._done) + len(self._rows)
         return f"{done} of {self._turns.planned} rows are stored. Then: bench run --resume {self._run_id} (with the same --db)"
 
-    def _finish(self, state: RunState) -> None:
+    def _finish(self, state: RunState, finished_at: str) -> None:
         # Where the database takes nothing more, the error on its way says so already; the run stays `running` and can be resumed.
         with contextlib.suppress(StoreError):
-            self._store.finish_run(self._run_id, state, utc_now(), self._turns.planned)
+            self._store.finish_run(self._run_id, state, finished_at, self._turns.planned)
 
     @property
     def _pace(self) -> float:

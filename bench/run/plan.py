@@ -188,4 +188,4 @@ def estimate(cases: Mapping[str, Case], suite: str, store: Store | None) -> tupl
     }
     if not by_case:
         return seconds, f"guessed at {DEFAULT_TRIAL_S:g} s a trial: there are no earlier results"
-    return seconds, f"from earlier results of {known} of {len(cases)} cases"
+    return seconds, f"from earlier results of {known} of {len(cases)} cases" if known else "from earlier results of other cases"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.metrics import METRICS
+from bench.metrics import METRICS, PEAK_CAUSES
 from bench.records import Measurement, Reply, Status
 from bench.run.supervisor import End, Outcome
 from bench.run.traces import Phase, RankFailure
@@ -48,6 +48,9 @@ A wait below C++, as in DistributedDataParallel's backward, is not told from com
 """
 
 
+_CAUSES = frozenset(f"peak_{cause}_bytes" for cause, _ in PEAK_CAUSES)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a trial comes to: a reply, the rank that decided it (None below two ranks or where all are well), and its phases."""
@@ -61,7 +64,8 @@ def combine(replies: Mapping[int, Reply], phases: Mapping[int, Sequence[Phase]])
     """The answer of ranks that all are well.
 
     Measurements keep their rank as scope. Beside them, with scope `trial`, stands the worst rank call by call (for metrics that
-    have a worse direction): ranks wait for one another, so a call takes as long as its slowest rank.
+    have a worse direction): ranks wait for one another, so a call takes as long as its slowest rank. What a peak consists of is told of
+    the rank that is fullest, since the largest of each cause would add up to more than any rank had.
     """
     measurements: list[Measurement] = []
     per_rank: dict[str, list[Measurement]] = {}
@@ -70,7 +74,11 @@ def combine(replies: Mapping[int, Reply], phases: Mapping[int, Sequence[Phase]])
             measurements.append(dataclasses.replace(measurement, scope=f"rank:{rank}"))
             per_rank.setdefault(measurement.metric, []).append(measurement)
     together = []
+    fullest = _fullest(per_rank.get("peak_total_bytes", ()))
     for metric, found in per_rank.items():
+        if metric in _CAUSES and len(found) == len(replies):
+            together.append(found[fullest])
+            continue
         better = METRICS[metric].better if metric in METRICS else "lower"
         if len(found) < len(replies) or better == "none":
             continue
@@ -90,6 +98,11 @@ def combine(replies: Mapping[int, Reply], phases: Mapping[int, Sequence[Phase]])
         conditions={**first.conditions, "ranks": {str(rank): dict(reply.conditions) for rank, reply in sorted(replies.items())}},
     )
     return Answer(reply, None, tuple(phases[min(replies)]))
+
+
+def _fullest(peaks: Sequence[Measurement]) -> int:
+    """The place of the rank with the highest peak, the first of equals."""
+    return max(range(len(peaks)), key=lambda place: max(peaks[place].samples, default=0.0), default=0)
 
 
 def _lost_another(reply: Reply) -> bool:

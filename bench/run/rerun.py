@@ -83,7 +83,13 @@ def rerun(
             f"result {row.id} is a canary: it shows the machine and is part of no suite. Every run on a GPU measures it anew: {run.command}"
         )
     kind = row.case.device
-    chosen = find_device(device or (before.device if before.device != "auto" else kind))
+    told = before.device if before.device != "auto" else kind
+    try:
+        chosen = find_device(device or told)
+    except DeviceError as error:
+        if device is not None or told == kind:
+            raise
+        raise DeviceError(f"{error}. Its run was told --device {told}: say --device {kind} for whichever is here") from error
     if chosen.kind != kind:
         raise DeviceError(f"result {row.id} was measured on {kind}, and {device} is {chosen.kind}")
     # A search gives its probes by value only.

@@ -1,7 +1,7 @@
 """Compiles an operator of DeepSpeed, once on a machine: `python -m bench.worker.build cpu cpu_adam`.
 
 Outside trials, since it takes from half a minute to several. A compilation that was killed leaves a file `lock` behind, for which every
-later one waits without a word and without an end; where nobody is at work in the operator's folder it is removed.
+later one waits without a word and without an end; once nobody is at work in the operator's folder it is removed.
 
 Exit status: 0 it is there; 3 it cannot be had here, and the last line of output says what to install.
 """
@@ -49,6 +49,20 @@ def remove_stale_lock(folder: Path, *, pause_s: float = LOOK_TWICE_S) -> bool:
     return True
 
 
+def pass_lock(folder: Path, *, pause_s: float = LOOK_TWICE_S) -> bool:
+    """Waits for whoever is at work in the folder, and removes the lock that he leaves if he dies at it. Whether one was removed.
+
+    Loading would wait for the lock alone. How long is up to the run, which ends this process after a time.
+    """
+    removed = False
+    while (folder / "lock").exists():
+        if remove_stale_lock(folder, pause_s=pause_s):
+            removed = True
+        else:
+            time.sleep(pause_s)
+    return removed
+
+
 def missing_tools(name: str) -> str | None:
     """What must be installed before this operator can be compiled, in words."""
     compiler = os.environ.get("CXX", "c++")
@@ -76,7 +90,7 @@ def build(device: str, name: str) -> str | None:
         return f"DeepSpeed cannot be imported: {error}"
     folders = [extension_folder(part) for part in (name, *(("pin_memory",) if name == "async_io" else ()))]
     for folder in folders:
-        if remove_stale_lock(folder):
+        if pass_lock(folder):
             print(f"removed the lock of a compilation that died: {folder / 'lock'}", flush=True)
     builder = get_accelerator().create_op_builder(BUILDERS[name])
     if builder is None or not builder.is_compatible():

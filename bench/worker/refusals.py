@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_tb
 
 import torch
 
@@ -54,7 +55,8 @@ def classify(error: BaseException, *, refuses: Iterable[str], building: bool) ->
 
     Args:
         refuses: patterns of library messages that mean "cannot".
-        building: whether it came while the subject was imported, built or first called; only then does an ImportError mean "absent".
+        building: whether it came while the subject was imported, built or first called; only then does an ImportError, a shared
+            object that cannot be loaded, or whatever else a module raises while it is imported, mean "absent".
     """
     chain = tuple(_chain(error))
     reason = _reason(error)
@@ -77,9 +79,30 @@ def classify(error: BaseException, *, refuses: Iterable[str], building: bool) ->
         for pattern in refuses:
             if found := re.search(pattern, said.text):
                 return Failure(Status.UNSUPPORTED, _line_around(found), said.kind)
+    if building:
+        for cause in chain:
+            if _came_up_broken(cause):
+                return Failure(Status.UNAVAILABLE, _reason(cause), _type_name(cause))
     if traced:
         reason = _storable(f"{traced[0].kind}: {traced[0].text}", LONGEST_REASON)
     return Failure(Status.FAILED, reason, error_type, _trimmed_traceback(error))
+
+
+_NOT_LOADED = re.compile(
+    r"cannot open shared object file|undefined symbol|invalid ELF header|wrong ELF class|version `[^']+' not found|file too short"
+)
+"""What the dynamic loader says of a library that is missing, or of another version or machine. ctypes passes it on as an OSError."""
+
+
+def _came_up_broken(error: BaseException) -> bool:
+    """Whether a library was missing or broken: the loader says so, or a module raised while it was imported.
+
+    An installed module has a spec; code that a compiler generates and runs has none, and what that raises is no broken installation.
+    """
+    if isinstance(error, OSError | RuntimeError) and _NOT_LOADED.search(_text(error)):
+        return True
+    frames = (frame.f_code.co_name == "<module>" and frame.f_globals.get("__spec__") for frame, _ in walk_tb(error.__traceback__))
+    return any(spec is not None and spec is not False for spec in frames)
 
 
 _REFUSALS = ("NotImplementedError", "Unsupported")

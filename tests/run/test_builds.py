@@ -6,6 +6,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from bench.machine.interpreter import python, python_environment
 from bench.processes import descendants
 from bench.records import Status
 from bench.run.builds import Builds
-from bench.worker.build import remove_stale_lock
+from bench.worker.build import pass_lock, remove_stale_lock
 from tests.factories import case
 from tests.run.laboratory import Laboratory
 
@@ -81,6 +82,21 @@ def test_the_lock_of_a_compilation_that_died_is_removed_and_that_of_a_living_one
         worker.kill()
     assert remove_stale_lock(tmp_path, pause_s=0.0)
     assert not lock.exists()
+
+
+def test_who_dies_at_his_compilation_while_another_waits_for_it_holds_him_up_no_longer(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    lock.touch()
+    code = "import time; print(flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        death = threading.Timer(0.5, worker.kill)
+        death.start()
+        assert pass_lock(tmp_path, pause_s=0.05)
+        assert not death.is_alive()
+    assert not lock.exists()
+    assert not pass_lock(tmp_path)
 
 
 def test_a_compilation_goes_with_a_run_that_is_quit_at_once(tmp_path: Path) -> None:

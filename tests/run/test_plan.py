@@ -83,6 +83,8 @@ def test_the_guess_says_that_it_is_a_default_without_earlier_results_and_uses_th
         for index, duration_s in enumerate((1.0, 2.0, 9.0)):
             store.add_result(factories.result(run.id, cases[0], index=index, duration_s=duration_s))
         seconds, source = estimate(by_key, "attention", store)
+        others = {case.key: case for case in cases if case.key != cases[0].key}
+        assert estimate(others, "attention", store)[1] == "from earlier results of other cases"
     assert seconds[cases[0].key] == 2.0
     assert seconds[cases[3].key] == 2.0, "the same subject at another point"
     assert seconds[cases[1].key] == DEFAULT_TRIAL_S

@@ -124,6 +124,18 @@ def test_of_two_ranks_each_call_counts_as_its_slower_one_and_what_has_no_worse_d
     assert ("sm_clock_hz", "trial") not in scopes
 
 
+def test_what_a_peak_consists_of_is_told_of_the_fullest_rank_so_that_it_adds_up() -> None:
+    def reply(total: float, gradients: float, temporaries: float) -> Reply:
+        sizes = {"peak_total_bytes": total, "peak_gradients_bytes": gradients, "peak_temporaries_bytes": temporaries}
+        return Reply(Status.OK, measurements=tuple(Measurement(name, "byte", (size,)) for name, size in sizes.items()))
+
+    answer = combine({0: reply(9.0, 8.0, 1.0), 1: reply(10.0, 3.0, 7.0)}, {0: (), 1: ()})
+    scopes = {(m.metric, m.scope): m.samples for m in answer.reply.measurements}
+    told = [scopes[f"peak_{name}_bytes", "trial"] for name in ("total", "gradients", "temporaries")]
+    assert told == [(10.0,), (3.0,), (7.0,)]
+    assert scopes["peak_gradients_bytes", "rank:0"] == (8.0,)
+
+
 def test_a_rank_that_died_outweighs_what_the_others_say_of_their_broken_connection() -> None:
     lost = Reply(Status.FAILED, "connection closed", error_type="PeerLostError")
     phases = {0: _reached("started"), 1: _reached("started", "handover")}

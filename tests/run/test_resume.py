@@ -11,7 +11,7 @@ import pytest
 
 from bench.errors import LockError, SelectionError
 from bench.machine import environment, find_device
-from bench.records import Status
+from bench.records import RunState, Status
 from bench.run import Plan, execute, resume, run_is_alive
 from bench.run.locks import run_lock
 from bench.run.order import trial_seed
@@ -71,6 +71,15 @@ def test_the_plan_is_looked_at_again_once_nobody_else_can_be_at_the_run(tmp_path
         after = execute(plan, suite, store, find_device("cpu"), catalogue, laboratory.options, resumed=run, replan=replan)
     assert seen == [True]
     assert (after.planned, after.before) == (1, 1)
+
+
+def test_a_finished_run_that_is_taken_up_again_ended_when_it_did(tmp_path: Path) -> None:
+    laboratory = Laboratory(tmp_path, ["flash_attn2"])
+    laboratory.run()
+    with Store.open(laboratory.database) as store:
+        run = store.find_run("latest")
+        assert resume("latest", store).state is RunState.FINISHED
+        assert store.find_run("latest") == run
 
 
 def test_a_row_of_several_ranks_is_known_to_be_from_here(tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import types
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -27,6 +31,39 @@ def test_a_failed_import_is_unavailable_only_while_the_subject_comes_up() -> Non
     assert status_of(error, building=True).status is Status.UNAVAILABLE
     assert "libcudart" in status_of(error, building=True).reason
     assert status_of(error).status is Status.FAILED
+
+
+BROKEN = {
+    "a shared object that ctypes cannot find": (
+        "import ctypes\nctypes.CDLL('libnowhere.so.99')",
+        "libnowhere.so.99: cannot open shared object file",
+    ),
+    "a check of its own that fails": ("raise RuntimeError('compiled for CUDA 99')", "RuntimeError: compiled for CUDA 99"),
+    "a name that is gone": ("import math\nmath.gone", "has no attribute 'gone'"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_an_installation_that_is_broken_is_unavailable_in_its_own_words(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, words = BROKEN[what]
+    (tmp_path / "half_installed.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(Exception) as caught:
+        importlib.import_module("half_installed")
+    failure = classify(caught.value, refuses=(), building=True)
+    assert (failure.status, failure.traceback) == (Status.UNAVAILABLE, None)
+    assert words in failure.reason
+    assert classify(caught.value, refuses=("99", "gone"), building=True).status is Status.UNSUPPORTED
+    assert classify(caught.value, refuses=(), building=False).status is Status.FAILED
+
+
+def test_generated_code_that_raises_is_no_broken_installation() -> None:
+    generated = types.ModuleType("generated")
+    with pytest.raises(RuntimeError) as caught:
+        exec(compile("raise RuntimeError('too many registers')", "generated.py", "exec"), generated.__dict__)  # noqa: S102 - as compilers run what they have written
+    assert classify(caught.value, refuses=(), building=True).status is Status.FAILED
 
 
 def test_not_implemented_and_declared_messages_are_unsupported() -> None:

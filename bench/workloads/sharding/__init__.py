@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 DTYPES = ["fp32", "bf16", "fp16"]
 ENGINE_REQUIRES = ["deepspeed>=0.18"]
+NO_DTENSOR = ["got mixed torch.Tensor and DTensor"]
+"""What torch says where a library's own operator is given the tensors that fully_shard makes, which it does not know."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,9 @@ class FullySharded(_Ranked):
 
     def __init__(self, parts: Parts, *, root_holds_ends: bool = False, reshard_after_forward: bool = True) -> None:
         if len(parts.learned) != len(list(parts.model.parameters())):
-            raise Unsupported("fully_shard is measured here with all weights learning; use adaptation: full")
+            raise Unsupported(
+                "fully_shard is measured here with all weights learning: leave out adapters and frozen formats, or take zero2 or zero3"
+            )
         kept = parts.numerics
         if kept.master is not None:
             for weight in parts.model.parameters():

@@ -6,10 +6,10 @@ import functools
 from typing import Any
 
 from bench.declare import implementation
-from bench.workloads.sharding import DTYPES, Sharding
+from bench.workloads.sharding import DTYPES, NO_DTENSOR, Sharding
 
 
-@implementation(dtypes=DTYPES, passes=["step"])
+@implementation(dtypes=DTYPES, passes=["step"], refuses=NO_DTENSOR)
 def fsdp2_root_unit(spec: Any) -> Sharding:
     from bench.workloads.sharding._group import join
     from bench.workloads.sharding._native import FullySharded
