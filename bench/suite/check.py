@@ -9,9 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from bench.catalogue import Catalogue, ModelShape, nearest
+from bench.catalogue.configured import config_file, varied_by
 from bench.catalogue.names import listed, shown
 from bench.declare import Workload
-from bench.errors import Problem, SuiteError
+from bench.errors import Problem, SelectionError, SuiteError
 from bench.suite.axes import Axis, BadValue, dimension_axis, selection_axes, sweep_axes, unknown_word
 from bench.suite.check_arms import ArmChecker, Shorthands
 from bench.suite.model import ProtocolForm, Search, Suite, SuiteForm
@@ -228,10 +229,16 @@ class Checker:
             if isinstance(value, dict) and axis.name == "model":
                 return self._varied_model(key, value, workload)
             if axis.name == "model" and isinstance(value, str) and value not in self.catalogue.models:
-                raise unknown_word("model", value, list(self.catalogue.models))
+                if (file := config_file(value)) is None:
+                    raise unknown_word("model", value, list(self.catalogue.models))
+                varied = varied_by(file, workload.dims)
+                return [varied if len(varied) > 1 else varied["from"]]
             return [axis.convert(value)]
         except BadValue as error:
             self._add(key, str(error), error.suggestion)
+            return []
+        except SelectionError as error:
+            self._add(key, str(error))
             return []
 
     def _tokens(self, key: Key, value: Mapping[str, Any]) -> list[Any]:

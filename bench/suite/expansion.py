@@ -233,7 +233,9 @@ def _params(chosen: Mapping[str, Any], workload: Workload, axes: Mapping[str, Ax
         if param.only_where and params.get(param.only_where[0]) != param.only_where[1]:
             continue
         default = axes[param.name].default
-        params[param.name] = chosen.get(param.name, default if default is None else axes[param.name].convert(default))
+        value = chosen.get(param.name, default if default is None else axes[param.name].convert(default))
+        if param.untold is None or value != param.untold:
+            params[param.name] = value
     limit = chosen.get(MEMORY_LIMIT, WHOLE)
     if limit != WHOLE:  # a case without a cap lacks the parameter, as those that were stored before there was one
         params[MEMORY_LIMIT_PARAM] = parse_size(limit)

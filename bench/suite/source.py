@@ -80,6 +80,8 @@ def read_file(path: Path) -> Source:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise SuiteError([Problem("there is no such file", name)]) from None
+    except IsADirectoryError:
+        raise SuiteError([Problem("this is a folder: name the suite files in it", name)]) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise SuiteError([Problem(f"cannot be read: {reason or error}", name)]) from None

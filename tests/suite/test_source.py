@@ -104,7 +104,7 @@ def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
         read_file(path)
     path.write_bytes(b"\xef\xbb\xbfa: 1\n")
     assert read_file(path).data == {"a": 1}
-    with pytest.raises(SuiteError, match="cannot be read: Is a directory"):
+    with pytest.raises(SuiteError, match="this is a folder: name the suite files in it"):
         read_file(tmp_path)
     with pytest.raises(SuiteError, match="no such file"):
         read_file(tmp_path / "absent.yaml")

@@ -12,7 +12,7 @@ from bench.workloads.precision import NUMERICS, Numerics
 from bench.workloads.train_step import WORKLOAD, _stability
 from bench.workloads.train_step._assemble import assemble
 from bench.workloads.train_step._data import make_batch
-from bench.workloads.train_step._facts import numerics_facts
+from bench.workloads.train_step._facts import _name, numerics_facts
 from bench.workloads.train_step._learning import FP32, compare_learning, distance, small_spec
 from bench.workloads.train_step._plain import PlainStep
 from bench.workloads.train_step._stability import COMPILING_CALLS, UNTIMED_CALLS, gradient_findings
@@ -64,6 +64,24 @@ def test_the_row_says_the_dtype_of_everything_as_it_is(precision: str) -> None:
     assert facts["numerics_compute"] == numerics.compute
     assert facts["numerics_loss_scaling"] == numerics.scaling
     assert proofs(step)["precision"].verdict == "proved"
+
+
+@pytest.mark.parametrize(
+    ("fills", "compute"),
+    [
+        ({"linear": "float8_training_tensorwise"}, "fp32+float8"),
+        ({"qat": "int8_dynamic"}, "fp32+fake int8"),
+        ({"qat": "int4"}, "fp32+fake int4"),
+    ],
+)
+def test_layers_that_convert_what_they_multiply_show_in_what_is_computed_in(fills: dict[str, str], compute: str) -> None:
+    pytest.importorskip("torchao")
+    assert numerics_facts(step_of(training("fp32", fills=fills)))["numerics_compute"] == compute
+
+
+def test_a_weight_that_ranks_share_has_a_dtype() -> None:
+    shards = type("DTensor", (), {"dtype": torch.float32, "__tensor_flatten__": None})()
+    assert _name(shards) == "fp32 shards"
 
 
 def test_eight_bit_states_and_adapters_show_in_the_dtypes() -> None:
@@ -130,12 +148,14 @@ def test_the_norm_and_shares_of_the_first_update_are_those_that_autograd_leaves(
     assert found["gradient_subnormal_share"] == float(((blocks > 0) & (blocks < smallest)).double().mean()) > 0.0
 
 
-def test_where_no_update_is_made_before_the_first_sample_nothing_is_told() -> None:
+def test_where_no_update_is_made_before_the_first_sample_nothing_is_told_but_how_many_were_skipped() -> None:
     step = step_of(training("fp16_amp_dynamic", loss_weight=1e4))
     losses(step, 20)
     assert step.update.skipped_steps > UNTIMED_CALLS
     assert gradient_findings(step) == {}
-    assert "gradients_of_step" not in numerics_facts(step)
+    facts = numerics_facts(step)
+    assert "gradients_of_step" not in facts
+    assert facts["steps_skipped"] == step.update.skipped_steps
 
 
 def test_gradients_are_looked_at_in_the_calls_that_are_no_samples_and_equally_in_the_two_that_compiling_is_told_by(

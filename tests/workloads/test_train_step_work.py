@@ -14,7 +14,7 @@ from bench.workloads.checkpointing import recomputed_share
 from bench.workloads.train_step import DIMS, WORKLOAD
 from bench.workloads.train_step._architectures import windows
 from bench.workloads.train_step._data import make_batch
-from bench.workloads.train_step._flops import attention_flops, block_weights, forward_flops, hardware_flops, model_flops
+from bench.workloads.train_step._flops import again_flops, attention_flops, block_weights, forward_flops, model_flops
 from bench.workloads.train_step._model import make_model
 from bench.workloads.train_step._spec import DecoderShape
 from tests.catalogue.test_shapes import PUBLISHED
@@ -55,8 +55,11 @@ def test_the_hardware_computes_checkpointed_layers_once_more(name: str, share: f
     spec = WORKLOAD.spec(training(fills={"checkpointing": name}, layers=3))
     assert recomputed_share(spec) == pytest.approx(share)
     layers, _ = forward_flops(spec, windows(spec.shape))
-    extra = hardware_flops(spec, windows(spec.shape), recomputed_share(spec)) - model_flops(spec, windows(spec.shape))
-    assert extra == pytest.approx(share * layers, abs=1)
+    assert again_flops(spec, windows(spec.shape), share) == pytest.approx(share * layers, abs=1)
+
+
+def test_what_a_way_of_checkpointing_from_outside_computes_again_is_not_guessed() -> None:
+    assert recomputed_share(WORKLOAD.spec(training(fills={"checkpointing": "my_own"}, layers=3))) is None
 
 
 def test_six_times_parameters_and_tokens_is_most_of_an_eight_billion_step() -> None:

@@ -8,7 +8,7 @@ proof is that a checkpointed layer ran its forward twice.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bench.workloads.train_step._change import Change, Evidence
@@ -48,7 +48,17 @@ def runs_missed(evidence: Evidence, again: Callable[[int], bool]) -> str | None:
     return None
 
 
-def recomputed_share(spec: TrainStepSpec) -> float:
-    """The share of the layers' products that checkpointing computes again; for FLOPs of the hardware."""
-    name, layers = spec.filled_with("checkpointing"), spec.shape.layers
-    return {"full": 1.0, "full_offloaded": 1.0, "every_second": (layers + 1) // 2 / layers}.get(name, 0.0)
+RECOMPUTED: Mapping[str, Callable[[int], float]] = {
+    "none": lambda layers: 0.0,
+    "selective": lambda layers: 0.0,
+    "every_second": lambda layers: (layers + 1) // 2 / layers,
+    "full": lambda layers: 1.0,
+    "full_offloaded": lambda layers: 1.0,
+}
+"""The share of the layers' products that are computed again, by how many layers there are."""
+
+
+def recomputed_share(spec: TrainStepSpec) -> float | None:
+    """The share of the layers' products that checkpointing computes again; for FLOPs of the hardware. None for a way from outside."""
+    share = RECOMPUTED.get(spec.filled_with("checkpointing"))
+    return None if share is None else share(spec.shape.layers)

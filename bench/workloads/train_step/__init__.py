@@ -25,6 +25,7 @@ How a model is made and filled: `_model.py`, `_fill.py`, `_assemble.py`; familie
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,7 +35,8 @@ from bench.records import Case, Check, Cost, Pass, Proof, Scalar
 from bench.workloads.precision import NUMERICS, Numerics
 from bench.workloads.train_step._architectures import ARCHITECTURES, windows
 from bench.workloads.train_step._flops import model_flops
-from bench.workloads.train_step._spec import PACKINGS, DecoderShape, TrainStepSpec
+from bench.workloads.train_step._spec import PACKINGS, RANDOM, DecoderShape, TrainStepSpec
+from bench.workloads.train_step._stored import known_by
 from bench.workloads.train_step._zero import ZERO_PARAMS, zero_options
 
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ class TrainStep(Workload):
             description="factor of the loss: below 1 gradients get as small as in a much larger batch, or under a small auxiliary loss",
         ),
         Param("lr", float, default=1e-4, minimum=0.0, description="learning rate"),
+        Param("weights", str, default=RANDOM, untold=RANDOM, description="random, or name@hash of the folder given by --weights"),
         Param("data_seed", int, default=0, minimum=0, description="of the source that the tokens come from"),
         *ZERO_PARAMS,
     )
@@ -121,6 +124,8 @@ class TrainStep(Workload):
     def __init__(self) -> None:
         self._gaps: dict[TrainStepSpec, float] = {}
         """Found in the checks of this process, told among its findings."""
+        self._stored: Callable[[str], torch.Tensor] | None = None
+        """Reads real weights by name; None where there is no folder of them."""
 
     def spec(self, case: Case) -> TrainStepSpec:
         params: Mapping[str, Any] = case.params
@@ -147,7 +152,21 @@ class TrainStep(Workload):
             dtype=case.dtype,
             fills=tuple(sorted(case.subject.items())),
             zero=zero_options(params),
+            weights=str(params.get("weights", RANDOM)),
         )
+
+    def stored_tensors(self, case: Case) -> Mapping[str, tuple[int, ...]]:
+        """Names and shapes by which a folder of weights is known as this model's; none where they are random. All else is looked at
+        when the model is filled."""
+        params: Mapping[str, Any] = case.params
+        return known_by(DecoderShape(**{name: params[name] for name in DIMS})) if params.get("weights", RANDOM) != RANDOM else {}
+
+    def with_weights(self, stored: Callable[[str], torch.Tensor]) -> TrainStep:
+        """The same workload, which takes real weights from `stored(name)`, a tensor on the CPU."""
+        bound = copy.copy(self)
+        bound._stored = stored
+        bound._gaps = {}
+        return bound
 
     def seen_by(self, case: Case, slot: str) -> Case:
         """The case as the implementation in a slot sees it: parts of the model run forward and backward, in the dtype they really get."""
@@ -192,7 +211,7 @@ class TrainStep(Workload):
         from bench.workloads.train_step._memory import holdings
 
         seed = parameters["seed"]
-        step = assemble(spec, built, int(seed), seed.device)
+        step = assemble(spec, built, int(seed), seed.device, self._stored)
         return Bound(
             step,
             prepare=step.prepare,

@@ -10,7 +10,7 @@ sharding       shares the whole among ranks, with the update
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from bench.declare import Implementation, Unsupported
@@ -20,8 +20,9 @@ from bench.workloads.train_step._change import kept_apart
 from bench.workloads.train_step._driver import Parts
 from bench.workloads.train_step._fill import Filler
 from bench.workloads.train_step._model import ADAPTERS_AFTER, INTERFACE, make_model, modeling
-from bench.workloads.train_step._spec import TrainStepSpec
+from bench.workloads.train_step._spec import RANDOM, TrainStepSpec
 from bench.workloads.train_step._step import TrainingStep
+from bench.workloads.train_step._stored import fill
 
 if TYPE_CHECKING:
     import torch
@@ -30,8 +31,14 @@ CHANGES = ("adaptation", "qat", "checkpointing", "compile")
 """Slots that change the model, in the order of that."""
 
 
-def assemble(spec: TrainStepSpec, implementations: Mapping[str, Implementation], seed: int, device: torch.device) -> TrainingStep:
-    """Raises Unsupported, in words, for what cannot go together."""
+def assemble(
+    spec: TrainStepSpec,
+    implementations: Mapping[str, Implementation],
+    seed: int,
+    device: torch.device,
+    stored: Callable[[str], torch.Tensor] | None = None,
+) -> TrainingStep:
+    """`stored` reads real weights by name, where the spec names some. Raises Unsupported, in words, for what cannot go together."""
     import torch
 
     _refuse_what_cannot_go_together(implementations)
@@ -39,6 +46,8 @@ def assemble(spec: TrainStepSpec, implementations: Mapping[str, Implementation],
     sharding = implementations["sharding"].builder(spec)
     seed = sharding.common_seed(seed, device)
     model = make_model(spec, seed, device, numerics.weights, INTERFACE)
+    if spec.weights != RANDOM:
+        fill(model, spec.weights, stored)
     filler = Filler(spec, numerics, implementations, model)
     filler.attention()
     filler.norms()

@@ -47,6 +47,6 @@ def model_flops(spec: TrainStepSpec, windows: tuple[int | None, ...], *, frozen:
     return 3 * (layers + head) - (of_weights if frozen else 0)
 
 
-def hardware_flops(spec: TrainStepSpec, windows: tuple[int | None, ...], recomputed: float, *, frozen: bool = False) -> int:
-    """`model_flops`, and the share `recomputed` of the layers' forward once more: 1 where each is checkpointed whole."""
-    return model_flops(spec, windows, frozen=frozen) + round(recomputed * forward_flops(spec, windows)[0])
+def again_flops(spec: TrainStepSpec, windows: tuple[int | None, ...], recomputed: float) -> int:
+    """FLOPs of the share `recomputed` of the layers' forward: 1 where each is checkpointed whole. With `model_flops` those of HFU."""
+    return round(recomputed * forward_flops(spec, windows)[0])

@@ -29,7 +29,7 @@ from bench.records import Check
 from bench.workloads.precision import Numerics
 from bench.workloads.train_step._data import make_batch
 from bench.workloads.train_step._plain import PlainStep
-from bench.workloads.train_step._spec import DecoderShape, TrainStepSpec
+from bench.workloads.train_step._spec import RANDOM, DecoderShape, TrainStepSpec
 from bench.workloads.train_step._step import TrainingStep
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def small_spec(spec: TrainStepSpec) -> TrainStepSpec:
         documents=documents,
         dropout=0.0,
         lr=LEARNING_RATE,
+        weights=RANDOM,
     )
 
 

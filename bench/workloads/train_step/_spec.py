@@ -8,6 +8,7 @@ from bench.declare import AttentionSpec
 from bench.workloads.attention._masks import cut
 
 PACKINGS = ("full", "packed", "padded")
+RANDOM = "random"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,8 @@ class TrainStepSpec:
     """Slot and implementation, of every slot."""
     zero: ZeroOptions | None = None
     """None: DeepSpeed's defaults."""
+    weights: str = RANDOM
+    """`random`, or `name@hash` of the folder that they are read from."""
 
     def __post_init__(self) -> None:
         if (self.packing == "packed") != (self.documents is not None):
