@@ -12,7 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from typing import Any
 
@@ -160,12 +160,17 @@ def _answer(arguments: Sequence[str] | None) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line (this process's own unless given) and returns the exit code. Never raises for an error."""
-    from bench.cli.terminal import speak_any_locale
-
     _open_what_is_closed()
-    speak_any_locale()
     try:
+        from bench.cli.terminal import speak_any_locale
+
+        speak_any_locale()
         return _code(arguments)
+    except KeyboardInterrupt:
+        # Before the command was found: what says so elsewhere may be half imported.
+        with suppress(OSError):
+            sys.stderr.write("bench: interrupted\n")
+        return INTERRUPTED
     except BrokenPipeError:
         return PIPE_CLOSED
     except OSError:

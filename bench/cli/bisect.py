@@ -118,6 +118,11 @@ def _tell(progress: Progress) -> None:
 
 
 def _conclude(found: Bisection) -> None:
+    from bench.judge.verdict import Word
+
+    if found.difference.word is Word.INVALID:
+        _say(f"\nwhether good and bad differ could not be told: {found.difference.reason}")
+        return
     if found.found is None:
         _say("\ngood and bad do not differ when they are measured in turn: there is nothing to look for")
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.options import database_option, database_words, json_option
-from bench.cli.terminal import note, say, say_json, table
+from bench.cli.terminal import counted, note, say, say_json, table
 from bench.plaintext import plain
 from bench.stats import median
 
@@ -82,7 +82,10 @@ def history(
         pinned = find_side(store, reference, now=utc_now("seconds")) if reference is not None else ()
         then = load_levels(store, pinned, metrics, case_key=case_key).by_series if pinned else {}
     demand_axes(levels.cases, wanted)
+    shared = {key: len(without) for key, (_, without) in levels.disturbed.items()}
     chosen = [key for key, (one, _) in levels.by_series.items() if key.startswith(series or "") and holds(one.case, wanted)]
+    if not chosen and any(key.startswith(series or "") and holds(one.case, wanted) for key, (one, _) in levels.disturbed.items()):
+        raise SelectionError("no run has a number of it that counts: other processes were on its GPU in each. Measure it alone")
     if not chosen and not (series or wanted or metric):
         raise SelectionError("no run has a number of a row that is ok yet: `bench show` says how their rows ended")
     if not chosen:
@@ -95,8 +98,12 @@ def history(
         say_json([_data(one, levels) for one in found])
     elif series:
         _show(found[0], levels, reference)
+        if without := shared.get(found[0].series.key):
+            say(f"{counted(without, 'run')} gave no point, since other processes were on its GPU")
     else:
         _list(found, levels, reference)
+        if series_without := sum(key in shared for key in chosen):
+            say(f"{series_without} of these series lack points of runs in which other processes were on the GPU")
     return 0
 
 
@@ -127,6 +134,7 @@ def _data(history: History, levels: Levels) -> dict[str, Any]:
         "reference": history.reference,
         "against_reference": history.against_reference,
         "retracted": [asdict(one) for one in history.retracted],
+        "runs_beside_others": sorted(levels.disturbed[series.key][1]) if series.key in levels.disturbed else [],
     }
 
 
@@ -204,6 +212,7 @@ def step_words(step: Step) -> str:
 
 def _show(history: History, levels: Levels, reference: str | None) -> None:
     from bench.cli.verdicts import row_namer
+    from bench.judge.drift import been_there
     from bench.judge.history import FEWEST_FOR_STEPS
     from bench.report.numbers.units import in_unit, metric_unit
 
@@ -268,7 +277,8 @@ def _show(history: History, levels: Levels, reference: str | None) -> None:
         told = f"told from {first} to {last}" if first != last else f"told on {first}"
         say(f"retracted: the step at {place}, {gone.ratio:.3f}× worse, {told}, is none by what came after")
     if history.drift is not None and history.drift > 1:
-        say(f"the latest level is {history.drift:.3f}× the best one")
+        been = been_there([point.value for point in points], history.drift)
+        say(f"the latest level is {history.drift:.3f}× the best one{', and the series has left it before' if been else ''}")
 
 
 def _say_reference(history: History, reference: str) -> None:

@@ -159,11 +159,9 @@ def list_(kind: str | None, suites: Path, plugins: tuple[Path, ...], as_json: bo
         say_json(found[kind] if kind else found)
     else:
         room = terminal_columns()
-        say(
-            "\n\n".join(
-                _KINDS[name][1](rows, room) if rows else f"no {name} in {plain(str(suites))}/" for name, rows in found.items()
-            )
-        )
+        # Only suites lie where somebody stands; all else comes with the package.
+        nothing = f"no suites in {plain(str(suites))}/: go to the folder of stepbench, or name one with --suites DIR"
+        say("\n\n".join(_KINDS[name][1](rows, room) if rows else nothing for name, rows in found.items()))
     if "implementations" in chosen:
         for problem in catalogue.problems:
             note(plain(str(problem)))

@@ -9,7 +9,7 @@ from bench.cli.terminal import say, say_json
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
-    from bench.records import Result, Run
+    from bench.records import Measurement, Result, Run
     from bench.store import Store
 
 LOG_LINES_SHOWN = 40
@@ -72,7 +72,7 @@ def show_result(store: Store, result: Result, *, whole_log: bool, as_json: bool)
             "command": result.command,
         }
     )
-    _section("Measurements", (_measurement_line(measurement) for measurement in result.measurements))
+    _section("Measurements", (_measurement_line(result, measurement) for measurement in result.measurements))
     _section(
         "Checks against the float64 reference",
         (
@@ -118,13 +118,19 @@ def _explained_lines(result: Result) -> list[str]:
 _SHOWN_AXES = frozenset({"pass", "dtype", "device", "cache", "timer", "world_size"})
 
 
-def _measurement_line(measurement: Any) -> str:
+def _measurement_line(result: Result, measurement: Measurement) -> str:
+    from bench.judge.shared_gpu import DEVICE_USED, tells_growth
     from bench.report.numbers.units import in_unit, range_in_unit
     from bench.stats import median
 
     samples, unit = measurement.samples, measurement.unit
     scope = "" if measurement.scope == "trial" else f" [{measurement.scope}]"
+    if measurement.metric == DEVICE_USED and (fell := -min(samples)) > 0:
+        what = f"others gave memory of the device back meanwhile, {in_unit(fell, unit)} more than it took"
+        return f"{measurement.metric}{scope}: no growth of this row: {what}"
     many = f" (median of {len(samples)}, {range_in_unit(min(samples), max(samples), unit)})" if len(samples) > 1 else ""
     calls = f", {measurement.calls_per_sample} calls a sample" if measurement.calls_per_sample > 1 else ""
-    note_ = f"; {measurement.note}" if measurement.note else ""
-    return f"{measurement.metric}{scope} = {in_unit(median(samples), unit)}{many}{calls}{note_}"
+    notes = [measurement.note] if measurement.note else []
+    if measurement.metric == DEVICE_USED and not tells_growth(result, samples):
+        notes.append("others had the GPU open, so that it may be theirs")
+    return f"{measurement.metric}{scope} = {in_unit(median(samples), unit)}{many}{calls}{''.join(f'; {note}' for note in notes)}"

@@ -135,14 +135,34 @@ def screened(store: Store, tonight: tuple[Run, ...], *, every_s: float) -> Compa
     if not earlier and lost is not None:
         return Unjudged(COULD_NOT_JUDGE, (*missed, f"could not judge: {lost}"), missed)
     if not earlier:
-        first = (
-            f"run {tonight[0].id} is the first finished night of suite {tonight[0].suite}: all is learning, nothing can be judged"
-        )
-        return Unjudged(0, (*missed, first), missed)
+        return _first_of_suite(tonight, missed)
     found = judge(load_evidence(store, earlier), own)
     drift = _drift(store, own)
     news = () if drift is None else (drift,)
     return replace(found, lost=lost, news=(*found.news, *news), banners=(*missed, *found.banners, *news))
+
+
+def _first_of_suite(tonight: tuple[Run, ...], missed: tuple[str, ...]) -> Unjudged:
+    """With no night before it a night begins to learn; a run that is none teaches nothing, so that nothing follows from it."""
+    from bench.judge.answer import COULD_NOT_JUDGE
+    from bench.judge.sides import is_night
+
+    suite = tonight[0].suite
+    if (cut := next((run for run in tonight if not is_night(run)), None)) is None:
+        words = f"run {tonight[0].id} is the first night of suite {suite}: all is learning, nothing can be judged"
+        return Unjudged(0, (*missed, words), missed)
+    words = f"could not judge: there is no night of suite {suite} before run {cut.id}, and {_why_no_night(cut)}"
+    return Unjudged(COULD_NOT_JUDGE, (*missed, words), missed)
+
+
+def _why_no_night(run: Run) -> str:
+    """Why no later night learns of it, and what to do about that."""
+    from bench.records import RunState
+
+    if run.state is RunState.FINISHED:
+        return "that one only looked at some rows again, so it is none itself: bench run measures a suite"
+    cut = {RunState.INTERRUPTED: "was interrupted", RunState.BUDGET: "ended with its budget"}.get(run.state, "is broken")
+    return f"that one {cut}, so it is none itself until it is finished: bench run --resume {run.id}{database_words()}"
 
 
 def _drift(store: Store, tonight: Evidence) -> str | None:

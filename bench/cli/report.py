@@ -87,7 +87,7 @@ def _page(runs: Sequence[Run], results: Sequence[Result], kind: str, wishes: Wis
     from bench import report as room
 
     if kind == "html" and wishes.figures is None:
-        return _spoken_page(room.render_page(runs, results, now=wishes.now, light=wishes.light))
+        return _finished(room.render_page(runs, results, now=wishes.now, light=wishes.light), wishes)
     from bench.report.outputs.drawn import collected, figure_files
 
     with drawing() if wishes.figures is not None else nullcontext(), collected() as drawings:
@@ -95,7 +95,7 @@ def _page(runs: Sequence[Run], results: Sequence[Result], kind: str, wishes: Wis
     if wishes.figures is not None:
         _write_figures(wishes.figures, figure_files(drawings, runs, results))
     if kind != "eml":
-        return _spoken_page(page)
+        return _finished(page, wishes)
     from bench.report.outputs.mail import BadHeader, Headers, render_mail
 
     headers = Headers(wishes.sender, wishes.to, wishes.subject)
@@ -106,12 +106,14 @@ def _page(runs: Sequence[Run], results: Sequence[Result], kind: str, wishes: Wis
         raise click.UsageError(str(error)) from error
 
 
-def _spoken_page(page: str) -> bytes:
-    """The bytes of a page, in the language that is spoken."""
+def _finished(page: str, wishes: Wishes) -> bytes:
+    """The bytes of a page, in the language that is spoken, with its parts packed where it is to travel light."""
     from bench.lang.pages import page_in
+    from bench.report.outputs.folded import folded
 
     own = spoken()
-    return (page if own is None else page_in(page, own)).encode("utf-8", "backslashreplace")
+    page = page if own is None else page_in(page, own)
+    return (folded(page) if wishes.light else page).encode("utf-8", "backslashreplace")
 
 
 def _write_figures(folder: Path, files: dict[Path, bytes]) -> None:
@@ -226,7 +228,8 @@ def _chosen(store: Store, runs: Sequence[str], given: list[Run]) -> list[Run]:
     "--light",
     is_flag=True,
     help="Of a page: the charts of the first panels alone and the essentials of each row, a tenth of the size, so that it can lie in a "
-    "repository. All numbers stay, packed, and `bench verify` holds them as well.",
+    "repository. All numbers stay; rows and all panels but the first are packed, which a browser undoes, and `bench verify` holds them "
+    "as well.",
 )
 @click.option("--to", multiple=True, metavar="ADDRESS", help="Of an eml: whom it is for. Can be repeated.")
 @click.option("--from", "sender", metavar="ADDRESS", help="Of an eml: who sends it. Default: an address that no mail can reach.")
@@ -237,6 +240,7 @@ def _chosen(store: Store, runs: Sequence[str], given: list[Run]) -> list[Run]:
 def report(runs: tuple[str, ...], output: Path | None, format_: str | None, database: str, *, as_json: bool, **given: Any) -> int:
     """Write the report of runs (ids, beginnings of ids, labels, or `latest`, which is the default).
 
+    Runs that measured parts of one suite (by --filter or --shard, no case twice, one revision) are told as one, except in JSON and CSV.
     Times are in s, ms or µs and memory in KiB, MiB or GiB (powers of two); JSON and CSV hold seconds and bytes. Markdown is at most 1 MB,
     as the summary of a CI step may be. SOURCE_DATE_EPOCH sets the time of rendering. `bench verify` checks an HTML file.
     """
@@ -263,6 +267,10 @@ def report(runs: tuple[str, ...], output: Path | None, format_: str | None, data
         from bench.report.trust.redact import redacted
 
         chosen, results = redacted(chosen, results)
+    if kind in ("html", "eml", "markdown"):
+        from bench.report.numbers.parts import told_as_one
+
+        chosen, results = told_as_one(chosen, results)
     target = output or Path("reports") / f"{file_word(chosen[0].suite)}-{chosen[0].id[:13]}{SUFFIX[kind]}"
     name = f"{file_word(chosen[0].suite)}{SUFFIX[kind]}" if to_stdout else target.name
     wishes = Wishes(now, given["figures"], given["light"], given["sender"], given["to"], given["subject"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,7 @@ from bench.cli.options import database_option, json_option, no_wait_option, spel
 from bench.cli.terminal import counted, note, progress_line, say, say_json, table
 
 if TYPE_CHECKING:
+    from bench.judge.shared_gpu import Beside
     from bench.records import Result
 
 
@@ -29,6 +31,7 @@ def rerun(result: str, trials: int | None, device: str | None, no_wait: bool, da
 
     Values are medians over trials of each trial's median. The comparison is a reading, not a verdict: it says no more than the numbers.
     """
+    from bench.judge.shared_gpu import load_beside
     from bench.run import Progress
     from bench.run import rerun as measure_again
     from bench.store import Store
@@ -41,13 +44,16 @@ def rerun(result: str, trials: int | None, device: str | None, no_wait: bool, da
         for notice in store.notices:
             note(notice)
         answer = measure_again(result, store, trials=trials, device=device, wait_for_lock=not no_wait, progress=tell)
+        with store.reading() as connection:
+            beside = load_beside(connection, [store.find_run(one) for one in {row.run_id for row in (*answer.old, *answer.new)}])
+    old_medians, new_medians = (_medians(rows, beside) for rows in (answer.old, answer.new))
     if as_json:
         say_json(
             {
                 "run": answer.summary.run_id,
                 "state": str(answer.summary.state),
-                "old": {"trials": len(answer.old), "statuses": _statuses(answer.old), "medians": dict(answer.old_medians)},
-                "new": {"trials": len(answer.new), "statuses": _statuses(answer.new), "medians": dict(answer.new_medians)},
+                "old": {"trials": len(answer.old), "statuses": _statuses(answer.old), "medians": old_medians},
+                "new": {"trials": len(answer.new), "statuses": _statuses(answer.new), "medians": new_medians},
             }
         )
         return answer.summary.exit_code
@@ -55,9 +61,27 @@ def rerun(result: str, trials: int | None, device: str | None, no_wait: bool, da
     say(f"new: {counted(len(answer.new), 'trial')}, {_words(_statuses(answer.new))} (run {answer.summary.run_id})")
     if methods := _other_method(answer.old, answer.new):
         note(methods)
+    for side, rows in (("old", answer.old), ("new", answer.new)):
+        if touched := sum(row.id in beside.disturbed for row in rows):
+            note(
+                f"other processes computed on the GPU in {touched} of {counted(len(rows), f'{side} trial')}: no time of those is told"
+            )
     say()
-    say(_comparison(answer.old_medians, answer.new_medians))
+    say(_comparison(old_medians, new_medians))
     return answer.summary.exit_code
+
+
+def _medians(rows: Sequence[Result], beside: Beside) -> dict[str, float]:
+    """Without what says nothing where others were on the GPU."""
+    from bench.run.rerun import trial_medians
+    from bench.stats import median
+
+    return trial_medians(
+        [
+            replace(row, measurements=tuple(m for m in row.measurements if not beside.takes(row.id, m.metric, median(m.samples))))
+            for row in rows
+        ]
+    )
 
 
 def _other_method(old: Sequence[Result], new: Sequence[Result]) -> str | None:

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from bench.judge.compare import Comparison
 from bench.judge.screen import Sight
-from bench.judge.thresholds import RULES, Manner
+from bench.judge.thresholds import RULES, TIME, Manner
 from bench.judge.verdict import READER_WORDS, Kind, Verdict, Word
 from bench.records import Status
 
@@ -79,9 +79,12 @@ def _decided(comparison: Comparison, fail_on: FailOn) -> tuple[int, str]:
     if fail_on is FailOn.NEVER:
         return FINE, "asked never to fail"
     spoilt = {_row(verdict) for verdict in verdicts if _spoilt(verdict)}
-    of = len(spoilt | {_row(verdict) for verdict in judged})
-    if spoilt and 2 * len(spoilt) >= of:
-        return COULD_NOT_JUDGE, f"{len(spoilt)} of {of} rows are invalid: measured under conditions that forbid using them"
+    untimed = {_row(verdict) for verdict in verdicts if _without_time(verdict)}
+    of = len(spoilt | untimed | {_row(verdict) for verdict in judged})
+    if (lost := spoilt | untimed) and 2 * len(lost) >= of:
+        if not spoilt:
+            return COULD_NOT_JUDGE, f"{len(untimed)} of {of} rows have no time that can be used"
+        return COULD_NOT_JUDGE, f"{len(lost)} of {of} rows are invalid: measured under conditions that forbid using them"
     open_ = [v for v in verdicts if v.word in (Word.AMBIGUOUS, Word.INSUFFICIENT) and not _unremarkable(v)]
     if fail_on is FailOn.AMBIGUOUS and open_:
         return SOMETHING_WORSE, f"{_rows(open_)} ambiguous or insufficient"
@@ -89,6 +92,7 @@ def _decided(comparison: Comparison, fail_on: FailOn) -> tuple[int, str]:
     if cut_off:
         return COULD_NOT_JUDGE, f"{_rows(cut_off)} missing because the run is not whole"
     more = [f"{_rows(spoilt)} invalid"] if spoilt else []
+    more += [f"{len(untimed)} row{' has' if len(untimed) == 1 else 's have'} no time that can be used"] if untimed else []
     more += [f"{learning} series are still learning"] if learning else []
     return FINE, "; ".join((f"nothing is worse among {len(judged)} judged rows", *more))
 
@@ -126,6 +130,11 @@ def _spoilt(verdict: Verdict) -> bool:
     """Whether a row ran on one side and is of no use on the other, all of its trials being invalid."""
     ran = any(str(Status.OK) in side.outcome.split() for side in (verdict.first, verdict.second))
     return verdict.kind is Kind.STATUS and verdict.word is Word.INVALID and ran
+
+
+def _without_time(verdict: Verdict) -> bool:
+    """Whether a row ran on both sides, and the times of one are of no use."""
+    return verdict.kind is Kind.VALUE and verdict.word is Word.INVALID and verdict.series.metric == TIME
 
 
 def _row(verdict: Verdict) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from bench.judge.evidence import load_evidence
 from bench.judge.history import find_series, runs_at_rest
 from bench.judge.intervals import log_ratio
 from bench.judge.place import Place, place_of
+from bench.judge.shared_gpu import ALONE_ONLY, disturbed
 from bench.judge.sides import BISECT
 from bench.judge.thresholds import CONFIDENCE, ERROR_SHARE, FEWEST, MOST_TRIALS, RULES
 from bench.judge.verdict import Series, Verdict, Word
@@ -183,6 +184,8 @@ def step(question: Question, store: Store, *, pairs: int, progress: Callable[[Pr
             ended = ", ".join(f"{row.trial.arm} {row.status}" for row in rows[-len(versions) :])
             return Side.UNKNOWN, f"not all of the three ran: {ended}"
         difference = _difference(store, turns.run_id, question.series)
+        if difference.word is Word.INVALID:
+            return Side.UNKNOWN, f"whether good and bad differ can't be told: {difference.reason}"
         if difference.word not in (Word.WORSE, Word.BETTER):
             return Side.UNKNOWN, f"good and bad do not differ: {_told(difference)}"
         return side_of(rows, rows, question.series.metric, (GOOD, HERE, BAD))
@@ -253,7 +256,13 @@ def side_of(apart: Sequence[Result], beside: Sequence[Result], metric: str, arms
     good, asked, bad = arms
     if metric == STATUS:
         return _side_by_status(apart, beside, asked, bad)
-    change, own = _log_of(apart, metric, good, bad), _log_of(beside, metric, good, asked)
+    touched = disturbed({row.id: row.conditions for row in (*apart, *beside)}) if metric in ALONE_ONLY else frozenset()
+    change, own = (
+        _log_of([row for row in rows if row.id not in touched], metric, good, other)
+        for rows, other in ((apart, bad), (beside, asked))
+    )
+    if (change is None or own is None) and touched:
+        return Side.UNKNOWN, f"too few numbers: other processes computed on the GPU in {len(touched)} trials"
     if change is None or own is None:
         ended = [row for row in beside if row.trial.arm == asked and row.status is not Status.OK]
         return Side.UNKNOWN, f"it is {ended[0].status}: {ended[0].reason}" if ended else "too few numbers"

@@ -113,6 +113,7 @@ def between(runs: Sequence[Evidence]) -> Calibration:
 
     Raises SelectionError where no two were.
     """
+    runs = [replace(evidence, trials=tuple(row for row in evidence.trials if TIME not in row.left_out)) for evidence in runs]
     pairs = [pair for alike in _alike(runs) for pair in itertools.pairwise(alike)]
     if not pairs:
         raise SelectionError("two runs of the same cases and revision at least are needed to compare runs with each other")
@@ -186,10 +187,10 @@ def limits(events: int, trials: int) -> tuple[float, float]:
 
 
 def _series(evidence: Evidence) -> list[list[TrialRow]]:
-    """The `ok` rows of each case, arm, hardware and physical GPU; canaries left out."""
+    """The `ok` rows of each case, arm, hardware and physical GPU; left out are canaries, and rows of which the time is."""
     groups: dict[tuple[str, ...], list[TrialRow]] = {}
     for row in evidence.trials:
-        if row.status is Status.OK and not evidence.is_canary(row.case_key):
+        if row.status is Status.OK and TIME not in row.left_out and not evidence.is_canary(row.case_key):
             groups.setdefault((row.case_key, row.arm, row.hard_hash, row.gpu or ""), []).append(row)
     return [groups[key] for key in sorted(groups)]
 

@@ -17,6 +17,7 @@ from bench.judge.claim_records import Claim, Measured, Ours
 from bench.judge.growth import CONFIDENCE as GROWTH_CONFIDENCE
 from bench.judge.growth import growth
 from bench.judge.intervals import Block, log_ratio
+from bench.judge.shared_gpu import Beside
 from bench.judge.student import critical
 from bench.judge.thresholds import CONFIDENCE, FEWEST
 from bench.machine.datasheet import data_sheet
@@ -97,6 +98,12 @@ def standing(row: Result, where: Mapping[str, Scalar]) -> bool:
         return all(row.case.axis_value(axis) == value for axis, value in where.items())
     except KeyError:
         return False
+
+
+def used(rows: Sequence[Row], metric: str, beside: Beside) -> list[Row]:
+    """Those of which the number may be used, whoever else was on the GPU."""
+    names = DERIVED[metric][0] if metric in DERIVED else (metric,)
+    return [row for row in rows if not any(beside.takes(row.result.id, name, None) for name in names)]
 
 
 def of_side(rows: Sequence[Row], by: Measured, label: str, where: Mapping[str, Scalar]) -> list[Row]:

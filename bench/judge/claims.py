@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bench.judge.claim_formulas import COMMANDS, FORMULAS
-from bench.judge.claim_numbers import Row, device_of, difference, exponent, figure, of_side, pools, ratio
+from bench.judge.claim_numbers import Row, device_of, difference, exponent, figure, of_side, pools, ratio, used
 from bench.judge.claim_records import ANY_DEVICE, ANY_GPU, UNITS, Claim, Computed, Finding, Measured, Ours, Word
+from bench.judge.shared_gpu import Beside, beside_of, why_no_time
 from bench.judge.thresholds import RULES, TIME
 from bench.metrics import METRICS
 from bench.records import Scalar, Status
@@ -25,22 +26,29 @@ BYTES_ALONE = 0.005
 
 
 def judge_claims(claims: Sequence[Claim], rows: Sequence[Row]) -> tuple[Finding, ...]:
-    """What was found of each claim, in their order."""
-    return tuple(judge_claim(claim, rows) for claim in claims)
+    """What was found of each claim, in their order. `rows` are all that there are of their runs."""
+    beside = beside_of(row.result for row in rows)
+    return tuple(_found(claim, rows, beside) for claim in claims)
 
 
 def judge_claim(claim: Claim, rows: Sequence[Row]) -> Finding:
     """What was found of one claim."""
+    return judge_claims([claim], rows)[0]
+
+
+def _found(claim: Claim, rows: Sequence[Row], beside: Beside) -> Finding:
     if claim.computed_by is not None:
         return _judged(claim, _computed(claim, claim.computed_by))
     by = claim.measured_by
     if by is None:
         return Finding(claim, Word.NOT_COMPARABLE, claim.never_here or "")
-    sides = [of_side(rows, by, label, where) for label, where in by.sides()]
+    everything = [of_side(rows, by, label, where) for label, where in by.sides()]
+    sides = [used(side, by.metric, beside) for side in everything]
     command = measuring_command(by)
     pool = _newest_whole(claim, sides)
     if pool is None:
-        return Finding(claim, Word.NOT_COMPARABLE, claim.never_here or _absence(by, sides, rows), measure=command)
+        why = claim.never_here or _shared(by, everything, sides, beside) or _absence(by, sides, rows)
+        return Finding(claim, Word.NOT_COMPARABLE, why, measure=command)
     ours = _measured(claim, by, pool)
     if ours is None:
         return Finding(claim, Word.NOT_COMPARABLE, _no_number(claim, by), measure=command)
@@ -48,6 +56,8 @@ def judge_claim(claim: Claim, rows: Sequence[Row]) -> Finding:
     found = _judged(claim, ours)
     if _holds_gaps(by, pool):
         found = replace(found, why=f"{found.why}; launch gaps are in the time of some rows")
+    if lost := _left_out(everything, sides, pool):
+        found = replace(found, why=f"{found.why}; {lost} rows are left out, since others computed on their GPU")
     if claim.never_here is None and elsewhere is None:
         return replace(found, measure=command)
     why = f"{claim.never_here or elsewhere}; judged all the same it would be: {found.word} ({found.why})"
@@ -88,6 +98,25 @@ def _newest_whole(claim: Claim, sides: Sequence[Sequence[Row]]) -> list[list[Row
         if all(any(row.result.status is Status.OK for row in part) for part in parts):
             whole.append(parts)
     return next((parts for parts in whole if _elsewhere(claim, parts) is None), whole[0] if whole else None)
+
+
+def _shared(by: Measured, everything: Sequence[Sequence[Row]], sides: Sequence[Sequence[Row]], beside: Beside) -> str | None:
+    """Which side has no number that is used since others were on its GPU, where one has."""
+    for (label, _), there, left in zip(by.sides(), everything, sides, strict=True):
+        trials = [row.result.id for row in there if row.result.status is Status.OK]
+        if trials and not any(row.result.status is Status.OK for row in left):
+            return (
+                f"{label} has no number that counts: {why_no_time(sum(ident in beside.present for ident in trials), len(trials))}"
+            )
+    return None
+
+
+def _left_out(everything: Sequence[Sequence[Row]], sides: Sequence[Sequence[Row]], pool: Sequence[Sequence[Row]]) -> int:
+    """How many rows would count, did they not share their GPU: as new as those that count, or newer."""
+    since = min(row.result.started_at for part in pool for row in part)
+    kept = {row.result.id for side in sides for row in side}
+    there = {row.result.id: row.result for side in everything for row in side}
+    return sum(row.status is Status.OK and row.started_at >= since for ident, row in there.items() if ident not in kept)
 
 
 def _absence(by: Measured, sides: Sequence[Sequence[Row]], rows: Sequence[Row]) -> str:

@@ -15,15 +15,17 @@ from dataclasses import dataclass, field, replace
 from bench.judge.environment_diff import Difference, compared_environments, differences, environments_of, gpus
 from bench.judge.evidence import Evidence, TrialRow, asks_what_fits
 from bench.judge.intervals import adjusted
+from bench.judge.left_out import compiled_nothing, disturbed_words, of_sides
 from bench.judge.news import other_harness
 from bench.judge.scatter import scatter
 from bench.judge.sides import ASIDE
 from bench.judge.statuses import Counts, judge_statuses, leading, outcome
 from bench.judge.thresholds import CROWDED, CYCLES, RULES, SPEED, TIME
 from bench.judge.totals import MassShift, Total, mass_shift, totals
-from bench.judge.values import ByGpu, Noise, Reading, Sides, read, scatter_band
+from bench.judge.values import ByGpu, Noise, Reading, Sides, flat, read, scatter_band
 from bench.judge.verdict import Kind, Series, SideReading, Verdict, Waiting, Word
 from bench.records import Case, Run, RunState, Status, fingerprint
+from bench.stats import median
 
 STATUS = "status"
 """Stands for the metric in the series of a verdict on how trials ended."""
@@ -251,13 +253,23 @@ def _judge(work: _Work, case: Case, key: Key, before: list[TrialRow], after: lis
         if metric in SPEED and case.device.endswith("-interpreter"):
             continue
         sides = [_numbers(rows, metric) for rows in (before, after)]
-        if not any(sides):
+        left_out = of_sides(before, after, metric)
+        if not any(sides) and not left_out:
+            continue
+        if metric == "compile_cold_s" and left_out and compiled_nothing((*before, *after)):
             continue
         series = _series(case, key, metric, after[0])
         readings = [SideReading(sum(map(len, side.values())), None, words) for side, words in zip(sides, outcomes, strict=True)]
         if not all(sides):
             if any(row.probe for row in before) != any(row.probe for row in after):
                 continue  # whoever asks only what fits does not ask for most numbers
+            if left_out:
+                told = [
+                    replace(one, median=median(flat(side)) if side else None) for one, side in zip(readings, sides, strict=True)
+                ]
+                settle = after[0].command
+                work.done.append(Verdict(series, Word.INVALID, Kind.VALUE, "; ".join(left_out), told[0], told[1], settle=settle))
+                continue
             word, which = (Word.MISSING, "first") if sides[0] else (Word.NEW, "second")
             reason = f"only the {which} side has this number"
             work.done.append(Verdict(series, word, Kind.VALUE, reason, readings[0], readings[1], counts=metric == TIME))
@@ -278,7 +290,8 @@ def _judge(work: _Work, case: Case, key: Key, before: list[TrialRow], after: lis
         reading = read(given)
         if metric == "compile_cold_s" and max(reading.median_first or 0.0, reading.median_second or 0.0) < rule.amount:
             continue  # a first call of milliseconds compiled nothing
-        work.pending.append(_Pending(series, given, reading, outcomes, after[0].command, notes))
+        own = (*notes, *(f"left out of {words}" for words in left_out))
+        work.pending.append(_Pending(series, given, reading, outcomes, after[0].command, own))
 
 
 def is_crowded(rows: Sequence[TrialRow]) -> bool:
@@ -372,6 +385,8 @@ def _banners(first: Evidence, second: Evidence, environment: Sequence[Difference
                 yield f"the {side} side is not whole: run {run.id[:13]} ended as {run.state}"
         if is_crowded(evidence.trials) and any(case.device == "cpu" for case in evidence.cases.values()):
             yield f"other processes held the cores while the {side} side was measured: no time within {CROWDED:.0%} is told on a CPU"
+        if words := disturbed_words(evidence):
+            yield f"{words} of the {side} side: no time of those is judged"
         if evidence.excluded:
             yield f"{evidence.excluded} rows of the {side} side are excluded"
     if {run.id for run in first.runs} != {run.id for run in second.runs}:

@@ -51,6 +51,8 @@ def _decided_by_end(suspect: Verdict, measured: Sequence[Verdict], run_id: str, 
 def _decided_by_value(suspect: Verdict, measured: Sequence[Verdict], run_id: str, beside: str) -> Verdict:
     own = verdict_of(suspect, measured)
     exact = suspect.screening is None
+    if own is not None and own.word is Word.INVALID:
+        return provisional(suspect, own.reason)
     if own is None or (own.ratio is None and not exact):
         ended = next((verdict for verdict in measured if verdict.kind is Kind.STATUS), None)
         how = f"then {ended.first.outcome}, now {ended.second.outcome}" if ended else "it gave no number"

@@ -7,6 +7,7 @@ by the test that a step has to pass. What nights have told, two suspects in a ro
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ SHARE = 0.05
 """By which the latest level is worse than the best."""
 SETTLED_NIGHTS = 5
 """Nights on none of which it was firm, before it is new: what comes and goes with every point is told once."""
+NEAR = 0.25
+"""Of the way between two levels: what is nearer to one of them than this is at that one."""
 SHOWN = 3
 SHORT_KEY = 12
 
@@ -37,6 +40,8 @@ class Drift:
     series: Series
     ratio: float
     """Its latest level over its best one."""
+    again: bool = False
+    """Whether it has been at the latest level before and come back from there."""
 
 
 def firm_drift(values: Sequence[float], *, floor: float) -> float | None:
@@ -80,8 +85,21 @@ def drifted(levels: Levels, run_ids: Collection[str], *, new: bool) -> list[Drif
             values = [by_run[run.id].value for run in levels.runs if run.id in by_run]
             floor = max(SMALLEST_STEP, absolute_floor(series.metric, series.case.workload) / median(values))
             if (ratio := look(values, floor=floor)) is not None:
-                found.append(Drift(series, ratio))
+                found.append(Drift(series, ratio, been_there(values, ratio)))
     return found
+
+
+def been_there(values: Sequence[float], ratio: float) -> bool:
+    """Whether a series has been at its latest level before, and at its best one after that: it moves between the two, and does not creep.
+
+    Args:
+        values: above zero, in the order of time.
+        ratio: its latest level over its best one, above one.
+    """
+    latest = median(values[-FEWEST_POINTS:])
+    share = [math.log(latest / value) / math.log(ratio) for value in values]
+    at = [one >= 0.5 for one in share if abs(one) <= NEAR or abs(one - 1) <= NEAR]
+    return any(best and not before for before, best in itertools.pairwise(at))
 
 
 def _may_have_drifted(values: Sequence[float], least: float) -> bool:
@@ -107,12 +125,20 @@ def drift_words(found: Sequence[Drift], name: Callable[[Case], str], *, machine:
     """
     if not found:
         return None
+    worst = max(found, key=lambda one: one.ratio)
+    crept, back = [one for one in found if not one.again], [one for one in found if one.again]
+    told = []
+    if crept:
+        many = f"{len(crept)} series have" if len(crept) > 1 else "1 series has"
+        told.append(f"{many} drifted away from the best level in steps too small for any night: {_named(crept, name)}")
+    if back:
+        many = f"{len(back)} series are back at worse levels" if len(back) > 1 else "1 series is back at a worse level"
+        told.append(f"{many} that had been left before: {_named(back, name)}")
+    canary = "; so has the canary, so look at the machine first" if machine else ""
+    return f"{'; '.join(told)}{canary} (bench history {worst.series.key[:SHORT_KEY]}{words} shows the worst)"
+
+
+def _named(found: Sequence[Drift], name: Callable[[Case], str]) -> str:
     worst = sorted(found, key=lambda one: -one.ratio)
     told = ", ".join(f"{name(one.series.case)}, {one.series.metric}: {one.ratio:.2f}×" for one in worst[:SHOWN])
-    more = f" and {len(worst) - SHOWN} more" if len(worst) > SHOWN else ""
-    many = f"{len(worst)} series have" if len(worst) > 1 else "1 series has"
-    canary = "; so has the canary, so look at the machine first" if machine else ""
-    return (
-        f"{many} drifted away from the best level in steps too small for any night: {told}{more}{canary} "
-        f"(bench history {worst[0].series.key[:SHORT_KEY]}{words} shows the worst)"
-    )
+    return told + (f" and {len(worst) - SHOWN} more" if len(worst) > SHOWN else "")

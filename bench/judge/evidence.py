@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bench.judge.shared_gpu import load_beside
 from bench.judge.thresholds import BUSY_SHARE, CYCLES, ERROR_SHARE, RULES, SPEED
 from bench.records import Case, Environment, Run, Status
 from bench.run.canaries import is_canary
@@ -35,13 +36,18 @@ class TrialRow:
     gpu: str | None
     """UUID of the physical GPU; None on a CPU, and where the row does not know."""
     medians: Mapping[str, float | None]
-    """Metric to the median of its samples; None where that is not a finite number. Nothing of a trial that was not ok."""
+    """Metric to the median of its samples; None where that is not a finite number. Nothing of a trial that was not ok, and nothing that is
+    left out."""
     command: str
     started_at: str
     crowded: bool = False
     """Whether other processes held the cores meanwhile."""
     probe: bool = False
     """Whether all that was asked is if it fits: there is no time then, and most other numbers are missing."""
+    disturbed: bool = False
+    """Whether others computed on its GPU meanwhile."""
+    left_out: Mapping[str, float | None] = field(default_factory=dict)
+    """Metric to median of what answers nothing, since others were on its GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,7 @@ def load_evidence(
 ) -> Evidence:
     """The evidence of `runs`, with these metrics, of all cases or of one; errors against the reference come with all metrics.
 
-    Times of probes are none.
+    Times of probes are none, and neither are those of rows whose GPU others computed on.
     """
     from sqlalchemy import and_, select, true
 
@@ -97,7 +103,9 @@ def load_evidence(
     found: list[Any] = []
     probing = {run.id for run in runs if asks_what_fits(run)}
     shared = queries.Shared()
+    left_out: dict[str, dict[str, float | None]] = {}
     with store.reading() as connection:
+        beside = load_beside(connection, runs)
         for chunk in queries.chunks(run.id for run in runs):
             mine = and_(ResultRow.run_id.in_(chunk), true() if case_key is None else ResultRow.case_key == case_key)
             found += connection.execute(statement.where(mine)).all()
@@ -108,6 +116,9 @@ def load_evidence(
             untimed = {row.id for row in found if row.run_id in probing}
             for result_id, metric, middle in connection.execute(measured):
                 if metric in SPEED and result_id in untimed:
+                    continue
+                if beside.takes(result_id, metric, middle):
+                    left_out.setdefault(result_id, {})[metric] = middle
                     continue
                 medians.setdefault(result_id, {})[metric] = middle
             checked = select(CheckRow.result_id, CheckRow.error, CheckRow.error_limit)
@@ -127,15 +138,27 @@ def load_evidence(
     counted = [row for row in found if not row.excluded_reason and row.attempt == last[row.run_id, row.point_key]]
     # The order of rows must not matter to a float's last digit.
     counted.sort(key=lambda row: row.id)
-    trials = tuple(_trial(row, medians.get(row.id, {}), probe=row.run_id in probing) for row in counted)
+    trials = tuple(
+        _trial(
+            row,
+            medians.get(row.id, {}),
+            left_out.get(row.id, {}),
+            probe=row.run_id in probing,
+            disturbed=row.id in beside.disturbed,
+        )
+        for row in counted
+    )
     return Evidence(tuple(runs), trials, shared.cases, shared.environments, len(found) - len(counted))
 
 
-def _trial(row: Any, medians: Mapping[str, float | None], *, probe: bool) -> TrialRow:
+def _trial(
+    row: Any, medians: Mapping[str, float | None], left_out: Mapping[str, float | None], *, probe: bool, disturbed: bool
+) -> TrialRow:
     gpu, crowded = _surroundings(row.conditions)
     return TrialRow(
         row.run_id, row.case_key, row.arm, Status(row.status), row.reason, row.environment_id, row.hard_hash, row.method_version,
-        gpu, medians, row.command, row.started_at, crowded, probe,
+        gpu, medians, row.command, row.started_at, crowded, probe, disturbed,
+        left_out,
     )  # fmt: skip
 
 

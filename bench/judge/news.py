@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.judge.evidence import Evidence
+from bench.judge.left_out import disturbed_words
+from bench.judge.thresholds import TIME
 from bench.judge.totals import MASS_LEAST, MASS_SHARE
 from bench.judge.verdict import Kind, Verdict, Word
 from bench.records import Run, RunState, Status
@@ -33,7 +35,15 @@ def of_night(before: Evidence, tonight: Evidence, last: Run, verdicts: Sequence[
         verdicts: on all rows of tonight, and on those that are not there.
     """
     return tuple(
-        filter(None, (upgraded(last, tonight.runs), _not_asked(before, tonight, last, verdicts), _invalid(before, verdicts)))
+        filter(
+            None,
+            (
+                upgraded(last, tonight.runs),
+                _not_asked(before, tonight, last, verdicts),
+                _invalid(before, verdicts),
+                _untimed(before, tonight, verdicts),
+            ),
+        )
     )
 
 
@@ -105,3 +115,23 @@ def _invalid(before: Evidence, verdicts: Sequence[Verdict]) -> str | None:
         return None
     rows = f"{spoilt} rows that ran on the night before are" if spoilt > 1 else "1 row that ran on the night before is"
     return f"{rows} invalid, so not judged: measured under conditions that forbid using them (bench show has the reasons)"
+
+
+def _untimed(before: Evidence, tonight: Evidence, verdicts: Sequence[Verdict]) -> str | None:
+    """Of times that are left out, where that is new: the night before had them."""
+    words = disturbed_words(tonight)
+    if words is None:
+        return None
+    began = {run.id: run.started_at for run in before.runs}
+    timed = {(row.case_key, row.arm, began[row.run_id]) for row in before.trials if TIME in row.medians}
+    lost = sum(
+        verdict.kind is Kind.VALUE
+        and verdict.word is Word.INVALID
+        and verdict.series.metric == TIME
+        and (verdict.series.case_key, verdict.series.arm, verdict.last_judged) in timed
+        for verdict in verdicts
+    )
+    if not lost:
+        return None
+    rows = f"{lost} times that the night before had are" if lost > 1 else "1 time that the night before had is"
+    return f"{rows} not judged: {words}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bench.judge.evidence import asks_what_fits
 from bench.judge.intervals import pooled_sd
+from bench.judge.shared_gpu import load_beside
 from bench.judge.thresholds import TIME
 from bench.judge.values import Noise
 from bench.judge.verdict import series_key
@@ -28,13 +29,13 @@ MAD_TO_SD = 1.4826
 
 
 def load_noise(store: Store, runs: Sequence[Run]) -> dict[str, Noise]:
-    """By the key of a series of times, what `runs` say."""
+    """By the key of a series of times, what `runs` say. Rows whose GPU others computed on say nothing."""
     from sqlalchemy import select
 
     from bench.store import queries
     from bench.store.models import EnvironmentRow, MeasurementRow, ResultRow
 
-    columns = ResultRow.case_key, ResultRow.arm, EnvironmentRow.hard_hash, ResultRow.method_version, ResultRow.run_id
+    columns = ResultRow.case_key, ResultRow.arm, EnvironmentRow.hard_hash, ResultRow.method_version, ResultRow.run_id, ResultRow.id
     statement = select(*columns, MeasurementRow.median).join(ResultRow, ResultRow.id == MeasurementRow.result_id)
     statement = statement.join(EnvironmentRow, EnvironmentRow.id == ResultRow.environment_id).where(
         ResultRow.status == Status.OK.value,
@@ -46,8 +47,11 @@ def load_noise(store: Store, runs: Sequence[Run]) -> dict[str, Noise]:
     order = {run.id: (run.started_at, run.id) for run in runs if not asks_what_fits(run)}
     found: dict[tuple[str, str, str, int], dict[str, list[float]]] = {}
     with store.reading() as connection:
+        beside = load_beside(connection, runs)
         for chunk in queries.chunks(order):
             for row in connection.execute(statement.where(ResultRow.run_id.in_(chunk))):
+                if row.id in beside.untimed:
+                    continue
                 series = row.case_key, row.arm, row.hard_hash, row.method_version
                 found.setdefault(series, {}).setdefault(row.run_id, []).append(row.median)
     return {

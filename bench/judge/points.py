@@ -10,17 +10,18 @@ import itertools
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from bench.judge.evidence import asks_what_fits
+from bench.judge.shared_gpu import load_beside
 from bench.judge.thresholds import SPEED
 from bench.judge.verdict import Series
 from bench.records import Case, Environment, Run, Status
 from bench.stats import median
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Select
 
     from bench.store import Store
 
@@ -51,6 +52,8 @@ class Levels:
     by_series: Mapping[str, tuple[Series, Mapping[str, Level]]]
     """By the key of a series, the series and its levels by the id of the run. A run without a usable number is absent."""
     environments: Mapping[str, Environment]
+    disturbed: Mapping[str, tuple[Series, frozenset[str]]] = field(default_factory=dict)
+    """By the key of a series, the series and the ids of runs in which it has numbers and none that is used, others being on its GPU."""
 
     @property
     def cases(self) -> list[Case]:
@@ -59,8 +62,8 @@ class Levels:
 
 
 def load_levels(store: Store, runs: Sequence[Run], metrics: Collection[str], *, case_key: str | None = None) -> Levels:
-    """The levels of these metrics in `runs`, of all cases or of one; canaries included."""
-    from sqlalchemy import Text, select, true, type_coerce
+    """The levels of these metrics in `runs`, of all cases or of one; canaries included. What others on the GPU disturbed is in no level."""
+    from sqlalchemy import Text, literal, select, true, type_coerce
 
     from bench.store import queries
     from bench.store.models import EnvironmentRow, MeasurementRow, ResultRow
@@ -69,20 +72,27 @@ def load_levels(store: Store, runs: Sequence[Run], metrics: Collection[str], *, 
         ResultRow.run_id, ResultRow.case_key, type_coerce(ResultRow.arm, Text), ResultRow.environment_id, ResultRow.method_version,
         type_coerce(MeasurementRow.metric, Text), MeasurementRow.median, ResultRow.attempt,
     )  # fmt: skip
-    statement = select(*columns).join(MeasurementRow, MeasurementRow.result_id == ResultRow.id)
-    statement = statement.where(
-        ResultRow.status == Status.OK.value,
-        ResultRow.excluded_reason.is_(None),
-        MeasurementRow.scope == "trial",
-        MeasurementRow.metric.in_(metrics),
-        MeasurementRow.median > 0,
-        MeasurementRow.median <= sys.float_info.max,
-        true() if case_key is None else ResultRow.case_key == case_key,
+    statement = (
+        select(*columns)
+        .join(MeasurementRow, MeasurementRow.result_id == ResultRow.id)
+        .where(
+            ResultRow.status == Status.OK.value,
+            ResultRow.excluded_reason.is_(None),
+            MeasurementRow.scope == "trial",
+            MeasurementRow.metric.in_(metrics),
+            MeasurementRow.median > 0,
+            MeasurementRow.median <= sys.float_info.max,
+            true() if case_key is None else ResultRow.case_key == case_key,
+        )
     )
     found: dict[_Key, list[float]] = {}
+    aside: dict[_Key, list[float]] = {}
     probing = {run.id for run in runs if asks_what_fits(run)}
     shared = queries.Shared()
     with store.reading() as connection, _without_collection():
+        beside = load_beside(connection, runs)
+        # Ids cost time, and most databases have nothing to leave out.
+        told: Select[Any] = statement.add_columns(ResultRow.id if beside.present else literal(""))
         hard = {row.id: row.hard_hash for row in connection.execute(select(EnvironmentRow.id, EnvironmentRow.hard_hash))}
         arms: dict[str, str] = {}
         for chunk in queries.chunks(run.id for run in runs):
@@ -90,16 +100,22 @@ def load_levels(store: Store, runs: Sequence[Run], metrics: Collection[str], *, 
             # As stored, since to read each of them back would take as long as all the rest.
             stored = select(type_coerce(ResultRow.arm, Text).label("stored"), ResultRow.arm.label("arm"))
             arms |= {row.stored: row.arm for row in connection.execute(stored.where(ResultRow.run_id.in_(chunk)).distinct())}
-            rows = connection.execute(statement.where(ResultRow.run_id.in_(chunk))).partitions(ROWS_AT_ONCE)
-            for run_id, case, arm, environment, method, metric, value, attempt in itertools.chain.from_iterable(rows):
+            rows = connection.execute(told.where(ResultRow.run_id.in_(chunk))).partitions(ROWS_AT_ONCE)
+            for run_id, case, arm, environment, method, metric, value, attempt, ident in itertools.chain.from_iterable(rows):
                 if metric in SPEED and run_id in probing:
                     continue
                 if value is not None and (not last or attempt == last.get((run_id, case), attempt)):
-                    found.setdefault((run_id, case, arm, environment, method, metric), []).append(value)
-        queries.load_cases(connection, shared, {case for _, case, *_ in found})
+                    into = aside if beside.takes(ident, metric, value) else found
+                    into.setdefault((run_id, case, arm, environment, method, metric), []).append(value)
+        queries.load_cases(connection, shared, {case for _, case, *_ in (*found, *aside)})
         queries.load_environments(connection, shared, {environment for _, _, _, environment, *_ in found})
         by_series = _by_series(found, arms, hard, shared.cases)
-    return Levels(tuple(sorted(runs, key=lambda run: (run.started_at, run.id))), by_series, shared.environments)
+        disturbed = {
+            key: (series, runs_without)
+            for key, (series, by_run) in _by_series(aside, arms, hard, shared.cases).items()
+            if (runs_without := frozenset(by_run) - (by_series[key][1].keys() if key in by_series else frozenset()))
+        }
+    return Levels(tuple(sorted(runs, key=lambda run: (run.started_at, run.id))), by_series, shared.environments, disturbed)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from bench.judge.compare import STATUS, Comparison, changed_method, changed_work
 from bench.judge.environment_diff import compared_environments, differences, environments_of, gpus
 from bench.judge.evidence import Evidence, TrialRow
 from bench.judge.gone import gone
+from bench.judge.left_out import compiled_nothing, disturbed_words, why_left_out
 from bench.judge.news import of_night, other_harness, upgraded
 from bench.judge.screen import FEWEST, FLOOR, Screening, Sight, screen
 from bench.judge.sides import NIGHTLY
@@ -121,6 +122,8 @@ def regress(before: Evidence, tonight: Evidence) -> Comparison:
     cut_off = [run for run in tonight.runs if run.state is not RunState.FINISHED and not is_rotating(run)]
     banners += [f"tonight's run {run.id[:13]} ended as {run.state}" for run in cut_off]
     banners += [shift.text] if shift else []
+    if words := disturbed_words(tonight):
+        banners.append(f"{words} of tonight: no time of those is judged, and none is a measure for nights to come")
     first_on = _first_on(before, tonight)
     banners += [first_on] if first_on else []
     last_run = next((run for run in before.runs if last and run.id == last[0].run_id), None)
@@ -222,16 +225,34 @@ def _judged(line: _Line, evidence: Evidence, known: _Known) -> list[Verdict]:
         ]
     found = []
     for metric, rule in RULES.items():
-        if not _numbers(own, metric) or (metric in SPEED and line.case.device.endswith("-interpreter")):
+        if metric in SPEED and line.case.device.endswith("-interpreter"):
             continue
         nights = [night for night in line.nights if _numbers(night, metric)]
-        if len(nights) < 2:
+        tonight = why_left_out(own, metric)
+        if not _numbers(own, metric) or len(nights) < 2:
+            found += _not_judged(line, metric, nights, outcomes)
             continue
         if metric == "compile_cold_s" and max(median(_numbers(night, metric)) for night in nights) < rule.amount:
             continue
-        judge = _screened if rule.manner is Manner.NOISY else _exact
-        found.append(judge(line, metric, nights, evidence, outcomes))
+        verdict = (_screened if rule.manner is Manner.NOISY else _exact)(line, metric, nights, evidence, outcomes)
+        found.append(replace(verdict, notes=(*verdict.notes, f"left out of tonight: {tonight}")) if tonight else verdict)
     return found
+
+
+def _not_judged(line: _Line, metric: str, nights: Sequence[Night], outcomes: tuple[str, str]) -> list[Verdict]:
+    """The verdict where others were on the GPU tonight, or on all nights before; none where nobody was. `nights` are those with numbers."""
+    *earlier, own = line.nights
+    if metric == "compile_cold_s" and compiled_nothing(row for night in line.nights for row in night):
+        return []
+    sides = [[median(_numbers(night, metric)) for night in some if night in nights] for some in (earlier, [own])]
+    first, second = (SideReading(len(side), median(side) if side else None, ran) for side, ran in zip(sides, outcomes, strict=True))
+    if why := why_left_out(own, metric):
+        reason = f"tonight {why}"
+        return [Verdict(line.series(metric), Word.INVALID, Kind.VALUE, reason, first, second, settle=own[0].command)]
+    if nights and (without := sum(why_left_out(night, metric) is not None for night in earlier)):
+        reason = f"learning: others were on its GPU on all {without} nights before that measured it"
+        return [Verdict(line.series(metric), Word.INSUFFICIENT, Kind.VALUE, reason, first, second, screening=str(Sight.LEARNING))]
+    return []
 
 
 def _counts(rows: Night) -> Counter[Status]:

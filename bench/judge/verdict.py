@@ -12,14 +12,15 @@ from enum import StrEnum
 
 from bench.records import Case, fingerprint
 
-JUDGING_VERSION = 5
+JUDGING_VERSION = 6
 """Raised when a rule or a threshold changes what a verdict says. 1: Welch on logs of process medians, 99 % interval outside the band,
 Benjamini-Hochberg at 5 % over all rows; equivalence by two one-sided tests (90 % interval within 5 %); exact rules for memory. 2: a suspect
 of a night is decided by measuring it again in turn with the last good version, where that can be done. 3: a night at a level that the
 series has been at and come back from is no suspect by itself. 4: an error as a share of its limit must have grown threefold to be worse,
 not twofold. 5: the second of two nights beyond the limit of those before is a suspect whatever its own window says; measured again,
 what differs by less than the margin is the same only where less than half of what the night saw can be left; what nobody asked for is no
-row that is missing; where half of the rows are invalid nothing is judged."""
+row that is missing; where half of the rows are invalid nothing is judged. 6: of rows whose GPU others computed on, times, energy and
+what else hangs on the GPU alone are invalid and in no night's window; where half of the times are, nothing is judged."""
 
 
 class Word(StrEnum):

@@ -147,27 +147,35 @@ class Language:
     """A language with all its messages."""
 
     def __init__(
-        self, name: str, messages: Mapping[str, str], joints: Mapping[str, str], controls: Mapping[str, str] | None = None
+        self,
+        name: str,
+        messages: Mapping[str, str],
+        joints: Mapping[str, str],
+        controls: Mapping[str, str] | None = None,
+        once: Mapping[str, str] | None = None,
     ) -> None:
-        """`controls` is what a page's script says. Raises CatalogueError where a message has other placeholders in the two languages, or
-        two messages are called the same.
+        """`controls` is what a page's script says; `once` what messages were called in former versions, to the English of each. Raises
+        CatalogueError where a message has other placeholders in the two languages, or two messages are called the same.
         """
         self.name = name
         self.tag = LANGUAGES[name]
         self.messages = messages
         self.controls = controls or {}
-        for english, own in (*messages.items(), *self.controls.items()):
+        former = [(english, own) for own, english in (once or {}).items()]
+        for english, own in (*messages.items(), *self.controls.items(), *former):
             if set(placeholders(own)) != set(placeholders(english)):
                 raise CatalogueError(f"{english!r} has other placeholders in {name}")
         kinds = {english: placeholders(english) for english in messages}
         seen: dict[str, str] = {}
-        for english, own in messages.items():
+        for english, own in (*messages.items(), *former):
+            if english not in kinds:
+                raise CatalogueError(f"{own!r} was once said of {english!r}, which is no message")
             if own in seen:
                 raise CatalogueError(f"{english!r} and {seen[own]!r} are called the same in {name}")
             seen[own] = english
         self._there = _Turn([(english, own, kinds[english]) for english, own in messages.items()], list(joints.items()))
         self._back = _Turn(
-            [(_plain(own), english, kinds[english]) for english, own in messages.items()],
+            [(_plain(own), english, kinds[english]) for english, own in (*messages.items(), *former)],
             [(own, english) for english, own in joints.items()],
         )
 
@@ -185,6 +193,11 @@ class Language:
         found = self._back.turned(core) if core else None
         return text if found is None else text.replace(core, found, 1)
 
+    def renewed(self, text: str) -> str:
+        """A text of this language in today's words, where a former version said it in others."""
+        english = self.english(text)
+        return text if english == text else self.said(english)
+
 
 def _plain(message: str) -> str:
     """Kinds are told on the English side."""
@@ -200,6 +213,6 @@ def language(name: str, *, plan: bool = False) -> Language:
 
     LANGUAGES[name]
     found = tomllib.loads((files("bench.lang") / f"{name.replace('-', '_')}.toml").read_text(encoding="utf-8"))
-    apart = {"joints", "controls", *(() if plan else ("plan",))}
+    apart = {"joints", "controls", "once", *(() if plan else ("plan",))}
     messages = {english: own for part, said in found.items() if part not in apart for english, own in said.items()}
-    return Language(name, messages, found["joints"], found["controls"])
+    return Language(name, messages, found["joints"], found["controls"], found["once"])

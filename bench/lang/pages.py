@@ -68,6 +68,11 @@ def page_in_english(text: str, own: Language) -> str:
     return "".join(_turned(part, own.english) if kind == "text" else part for part, kind in _parts(text))
 
 
+def page_in_todays_words(text: str, own: Language) -> str:
+    """The page, in its language, as this version words it; its labels for those who cannot see it stay as they are."""
+    return "".join(_turned(part, own.renewed) if kind == "text" else part for part, kind in _parts(text))
+
+
 def _guarded(plain: str) -> str:
     """Somebody's own words that happen to be a message of the language: cut in two, so that they are not read back as one."""
     middle = len(plain) // 2

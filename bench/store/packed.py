@@ -23,6 +23,6 @@ def unpacked(text: str, limit_bytes: int) -> str:
         raise ValueError(f"cannot be unpacked ({error})") from error
     if len(data) > limit_bytes:
         raise ValueError(f"hold more than {limit_bytes} bytes")
-    if not reader.eof:
-        raise ValueError("cannot be unpacked (cut off)")
+    if not reader.eof or reader.unused_data:
+        raise ValueError("cannot be unpacked (cut off)" if not reader.eof else "cannot be unpacked (something follows)")
     return told

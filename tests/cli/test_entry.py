@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -71,6 +72,25 @@ def test_our_own_bug_is_a_traceback_that_says_so(bench: Bench, monkeypatch: pyte
 def test_an_interrupted_command_ends_with_130(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     _failing_with(monkeypatch, KeyboardInterrupt())
     assert bench("schema").code == 130
+
+
+def test_an_interruption_before_the_command_is_found_is_told_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from bench.cli import terminal
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(terminal, "speak_any_locale", interrupted)
+    assert main(["schema"]) == 130
+    assert capsys.readouterr().err == "bench: interrupted\n"
+
+
+def test_a_folder_without_suites_says_where_to_go(bench: Bench, tmp_path: Path) -> None:
+    said = bench("list", "suites", "--suites", tmp_path)
+    assert (said.code, said.out) == (0, f"no suites in {tmp_path}/: go to the folder of stepbench, or name one with --suites DIR\n")
+    assert json.loads(bench("list", "suites", "--suites", tmp_path, "--json").out) == []
 
 
 def test_a_message_shows_neither_secrets_nor_control_characters(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

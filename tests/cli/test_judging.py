@@ -21,7 +21,7 @@ from bench.cli import alarms
 from bench.cli.alarms import show_alarms
 from bench.errors import SelectionError
 from bench.judge import resampled
-from bench.records import Case, Environment, Result, RevisionItem, Run, RunState, Status
+from bench.records import Case, Environment, RevisionItem, Run, RunState, Status
 from bench.store import Store
 from tests import factories
 from tests.cli.conftest import Bench
@@ -44,13 +44,16 @@ def five(factor: float = 1.0, seed: int = 0, **changes: Any) -> Make:
 
 def stored(path: Path, label: str, make: Make, cases: Sequence[Case] = CASES, **changes: Any) -> Run:
     """A run of that label in the database, each trial of each case as `make` gives it."""
-    run = factories.run(label=label, **changes)
-    rows: list[Result] = [
-        factories.result(run.id, case, index=index, **row) for case in cases for index, row in enumerate(make(run, case))
-    ]
     with Store.open(path) as store:
-        store.add_run(run)
-        store.add_results(rows)
+        return added(store, label, make, cases, **changes)
+
+
+def added(store: Store, label: str, make: Make, cases: Sequence[Case], **changes: Any) -> Run:
+    run = factories.run(label=label, **changes)
+    store.add_run(run)
+    store.add_results(
+        factories.result(run.id, case, index=index, **row) for case in cases for index, row in enumerate(make(run, case))
+    )
     return run
 
 
@@ -274,16 +277,17 @@ def test_five_thousand_series_are_compared_in_about_the_time_that_showing_one_of
 
 
 def nights(path: Path, factors: Sequence[float], environments: Mapping[int, Environment] | None = None) -> None:
-    for night, factor in enumerate(factors):
-        changes = {"environment": environments[night]} if environments and night in environments else {}
-        stored(
-            path,
-            f"night {night}",
-            five(factor, seed=night, **changes),
-            CASES[:1],
-            started_at=f"2026-02-{night + 1:02}T03:00:00+00:00",
-            revision=(RevisionItem("kernels", "path", commit=f"{night:02}" * 20),),
-        )
+    with Store.open(path) as store:
+        for night, factor in enumerate(factors):
+            changes = {"environment": environments[night]} if environments and night in environments else {}
+            added(
+                store,
+                f"night {night}",
+                five(factor, seed=night, **changes),
+                CASES[:1],
+                started_at=f"2026-02-{night + 1:02}T03:00:00+00:00",
+                revision=(RevisionItem("kernels", "path", commit=f"{night:02}" * 20),),
+            )
 
 
 def key_of(bench: Bench, path: Path, metric: str = "time_s") -> str:
@@ -305,6 +309,7 @@ def test_history_dates_a_step_to_its_revision_and_says_what_else_changed_there(b
     assert (len(found["points"]), found["drift"]) == (24, pytest.approx(1.1, rel=0.01))
     against = bench("history", found["series"], "--reference", "night 0", "--db", path)
     assert "the latest level is 1.099× the reference night 0" in against.out
+    assert "× the best one\n" in against.out
     (row,) = [line for line in bench("history", "--metric", "time_s", "--db", path).out.splitlines() if "worse, firm" in line]
     assert " 1.100× " in row or " 1.099× " in row
 
@@ -346,6 +351,13 @@ def test_a_step_that_was_repaired_is_no_event_any_more(bench: Bench, tmp_path: P
         (True, True, False),
         (False, False, False),
     ]
+
+
+def test_a_level_that_a_series_has_left_before_is_told_as_such(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "nights.db"
+    nights(path, [1.0] * 9 + [1.1] * 6 + [1.0] * 6 + [1.1] * 6)
+    said = bench("history", key_of(bench, path), "--db", path).out
+    assert "× the best one, and the series has left it before" in said
 
 
 def test_a_short_history_is_still_learning_and_memory_has_one_as_well(bench: Bench, tmp_path: Path) -> None:
@@ -579,6 +591,27 @@ def test_the_first_nights_are_learning_and_exit_with_0(bench: Bench, tmp_path: P
     stored(path, "night 1", five(2.0), CASES[:1], started_at="2026-02-20T03:00:00+00:00")
     said = bench("regress", "--db", path)
     assert (said.code, "still learning" in said.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"state": RunState.INTERRUPTED}, "was interrupted, so it is none itself until it is finished: bench run --resume "),
+        ({"state": RunState.BROKEN}, "is broken, so it is none itself until it is finished: bench run --resume "),
+        ({"state": RunState.BUDGET}, "ended with its budget, so it is none itself until it is finished: bench run --resume "),
+        ({"reason": "rerun"}, "only looked at some rows again, so it is none itself: bench run measures a suite"),
+    ],
+)
+def test_a_first_run_that_is_no_night_is_never_called_finished_and_says_how_it_becomes_one(
+    bench: Bench, tmp_path: Path, changes: dict[str, Any], why: str
+) -> None:
+    path = tmp_path / "nights.db"
+    run = stored(path, "cut", five(), CASES[:1], **changes)
+    said = bench("regress", "--db", path)
+    assert (said.code, "is learning" in said.err, said.out) == (3, False, "")
+    assert f"no night of suite attention before run {run.id}, and that one {why}" in said.err
+    again = f"bench run --resume {run.id} --db {path}"
+    assert (again in said.err) is ("--resume" in why)
 
 
 def test_a_night_without_rows_or_without_an_end_cannot_be_judged(bench: Bench, path: Path) -> None:

@@ -6,12 +6,14 @@ import csv
 import gzip
 import io
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.metrics import METRICS
-from bench.records import RunState
+from bench.records import Json, Measurement, RunState
 from bench.run.locks import run_lock
 from bench.store import Store
 from tests import factories
@@ -114,6 +116,28 @@ def test_show_result_has_measurements_checks_environment_conditions_log_and_comm
         "bench run suites/attention.yaml",
     ):
         assert word in said.out
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "others", "said"),
+    [
+        (-4.75e9, (), "no growth of this row: others gave memory of the device back meanwhile, 4.42 GiB more than it took\n"),
+        (4.75e9, ({"name": "python"},), "device_used_bytes = 4.42 GiB; others had the GPU open, so that it may be theirs\n"),
+        (4.75e9, (), "device_used_bytes = 4.42 GiB\n"),
+    ],
+)
+def test_show_result_says_of_a_growth_that_is_not_its_own_what_it_is(
+    bench: Bench, tmp_path: Path, bytes_: float, others: Sequence[Mapping[str, Json]], said: str
+) -> None:
+    path, run = tmp_path / "grown.db", factories.run()
+    row = factories.result(run.id, factories.case("eager"), conditions={"other_compute_processes": list(others)})
+    row = replace(row, measurements=(*row.measurements, Measurement("device_used_bytes", "byte", (bytes_,))))
+    with Store.open(path) as store:
+        store.add_run(run)
+        store.add_result(row)
+    out = bench("show", row.id, "--db", path).out
+    assert said in out
+    assert "-4.42" not in out
 
 
 def test_show_as_json_is_the_record(bench: Bench, filled: Filled) -> None:

@@ -57,6 +57,21 @@ def test_verify_of_another_file_ends_with_2_and_of_a_page_that_states_nothing_wi
     assert (said.code, "nothing to verify" in said.out) == (3, True)
 
 
+def test_a_light_page_is_packed_verifies_in_either_language_and_is_itself_a_file_to_report_openly(
+    bench: Bench, filled: Filled, tmp_path: Path
+) -> None:
+    page, chinese, again = (tmp_path / f"{name}.html" for name in ("light", "chinese", "again"))
+    assert bench("report", "--light", "-o", page, "--db", filled.path).code == 0
+    assert bench("report", "--light", "--lang", "zh-TW", "-o", chinese, "--db", filled.path).code == 0
+    assert (bench("verify", page).code, bench("verify", chinese).code) == (0, 0)
+    assert '<tbody id="r-' not in page.read_text(encoding="utf-8") + chinese.read_text(encoding="utf-8")
+    assert bench("report", "--from-file", page, "-o", again).code == 0
+    assert '<tbody id="r-' in again.read_text(encoding="utf-8")
+    page.write_text(page.read_text(encoding="utf-8").replace("<i class=packed>", "<i>", 1), encoding="utf-8")
+    said = bench("verify", page)
+    assert (said.code, "places for packed parts" in said.err, "Traceback" in said.err) == (2, True, False)
+
+
 def test_two_mailed_reports_are_imported_and_compared_by_the_ids_that_they_print(bench: Bench, tmp_path: Path) -> None:
     ids = []
     for name, factor in (("before", 1.0), ("after", 1.5)):

@@ -11,7 +11,7 @@ import pytest
 
 from bench.cli.regress import Unjudged, screened
 from bench.judge.answer import is_worse
-from bench.judge.drift import SHARE, Drift, drift_words, firm_drift, new_drift
+from bench.judge.drift import SHARE, Drift, been_there, drift_words, firm_drift, new_drift
 from bench.judge.screen import screen
 from bench.judge.verdict import Series
 from bench.store import Store
@@ -83,6 +83,34 @@ def test_a_night_tells_it_as_news_which_changes_no_verdict_and_the_next_night_do
             assert set(said[-1]) <= set(found.banners)
     assert [len(news) for news in said] == [0, 1, 0]
     assert "eager, time_s: 1.0" in said[1][0]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["........x..xxxxxx........xxxx.", "....x............x.x.xx", "xxxx....xxxxxx....xx........xxxxxxxxx"]
+)
+def test_a_series_that_moves_between_two_levels_has_been_there_and_one_that_creeps_has_not(pattern: str) -> None:
+    for seed in range(20):
+        moving = noisy([1.08 if one == "x" else 1.0 for one in [*pattern, *"xxxxx"]], seed)
+        assert been_there(moving, 1.08)
+        assert not been_there(noisy([1.08 ** (night / 60) for night in range(60)], seed), 1.08)
+        assert not been_there(noisy([1.0] * 30 + [1.03] * 10 + [1.08] * 20, seed), 1.08)
+
+
+def test_what_moves_between_two_levels_is_not_told_as_what_creeps() -> None:
+    case = factories.case("eager")
+    one, other = (Drift(Series(case, case.key, metric, "hard", 1), 1.08, again=True) for metric in ("time_s", "peak_bytes"))
+    creeping = Drift(Series(case, case.key, "host_bytes", "hard", 1), 1.06)
+    said = [
+        drift_words(found, lambda case: case.subject_label, machine=False, words="") or ""
+        for found in ([one], [creeping, one, other])
+    ]
+    assert said[0].startswith("1 series is back at a worse level that had been left before: eager, time_s: 1.08× (bench history ")
+    assert (
+        "; 2 series are back at worse levels that had been left before: eager, time_s: 1.08×, eager, peak_bytes: 1.08× (" in said[1]
+    )
+    assert said[1].startswith(
+        "1 series has drifted away from the best level in steps too small for any night: eager, host_bytes: 1.06×; "
+    )
 
 
 def test_the_worst_are_named_with_the_command_that_shows_more() -> None:

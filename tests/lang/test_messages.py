@@ -111,7 +111,7 @@ def _alike(text: str) -> str:
 @pytest.mark.parametrize(
     ("english", "own"),
     [
-        (", 2.06× faster than sdpa_flash (2.03–2.09), 0.849× the memory at 16384", "，比 sdpa_flash 快 2.06×（2.03–2.09），"
+        (", 2.06× faster than sdpa_flash (2.03–2.09), 0.849× the memory at 16384", "，速度為 sdpa_flash 的 2.06×（2.03–2.09），"
             "記憶體為其 0.849×（尺寸 16384 時）"),
         ("forward + backward · seq len 1024–16384", "前向＋反向 ・ 序列長度 1024–16384"),
         (", nothing is shown to be faster; a, b and c can't be told from it", "，沒有誰被證實更快；"
@@ -153,3 +153,19 @@ def test_only_within_speaking_is_anything_said_in_another_language(chinese: Lang
 def test_a_hostile_text_costs_no_time_worth_speaking_of(chinese: Language) -> None:
     for text in (", ".join(["x"] * 900), "(" * 2000, "1.0× faster than " * 100, "; ".join(["the same memory"] * 100), "a" * 10**6):
         assert chinese.english(chinese.said(text)) == text
+
+
+def test_what_a_message_was_called_in_former_versions_is_read_back_and_no_longer_said() -> None:
+    own = Language("zh-TW", {"{n:number} kernels": "{n} 個 kernel"}, JOINTS, once={"{n} 個核心": "{n:number} kernels"})
+    assert own.said("3 kernels") == "3 個 kernel"
+    assert own.english("3 個核心") == own.english("3 個 kernel") == "3 kernels"
+    assert own.renewed("  3 個核心") == "  3 個 kernel"
+    assert own.renewed("別人的話") == "別人的話"
+
+
+@pytest.mark.parametrize(
+    "once", [{"核心": "kernels"}, {"{m} 個核心": "{n:number} kernels"}, {"{n} 個 kernel": "{n:number} kernels"}]
+)
+def test_a_former_name_of_nothing_with_other_placeholders_or_of_today_is_refused(once: dict[str, str]) -> None:
+    with pytest.raises(CatalogueError):
+        Language("zh-TW", {"{n:number} kernels": "{n} 個 kernel"}, JOINTS, once=once)

@@ -9,6 +9,7 @@ from typing import Any
 
 from bench.records import Result, Run
 from bench.report import render_page
+from bench.report.outputs.folded import folded
 from tests.report.gpu_sample import gpu_run
 from tests.report.hostile import hostile
 from tests.report.sample import everything
@@ -43,7 +44,7 @@ def sample(name: str) -> tuple[Sequence[Run], list[Result]]:
 
 
 class Pages:
-    """Rendered samples by name; `light` is a sample that is to travel light."""
+    """Rendered samples by name; `light` is a sample that is to travel light, packed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -52,8 +53,8 @@ class Pages:
         path = self._folder / f"{name}.html"
         if not path.exists():
             light = name == "light"
-            runs, rows = sample("crossing" if light else name)
-            path.write_text(render_page(runs, rows, now=NOW, light=light), encoding="utf-8")
+            page = render_page(*sample("crossing" if light else name), now=NOW, light=light)
+            path.write_text(folded(page) if light else page, encoding="utf-8")
         return path
 
 
@@ -69,6 +70,12 @@ class Opened:
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.goto(path.as_uri() + anchor)
+        if context.get("java_script_enabled", True):
+            self.settle()
+
+    def settle(self) -> None:
+        """Waits until what is packed is where it belongs."""
+        self.page.wait_for_function("!document.querySelector('i.packed')")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import pytest
 
 from bench.records import Result, Run
 from bench.report import render_page
+from bench.report.outputs.folded import folded
 from tests.report.sample import everything
 
 NOW = "2026-01-02T04:00:00+00:00"
@@ -31,10 +32,11 @@ def test_five_hundred_rows_stay_well_below_two_and_a_half_megabytes() -> None:
     assert len(page.encode()) <= 2.2e6
 
 
-def test_a_light_page_of_a_hundred_rows_of_three_trials_stays_below_two_hundred_kilobytes() -> None:
+def test_a_light_page_of_a_hundred_rows_of_three_trials_stays_below_two_hundred_kilobytes_and_half_of_it_packed() -> None:
     page = render_page(*_many(1, 3), now=NOW, light=True)
     assert page.count('<tbody id="r-') == 108
     assert len(page.encode()) <= 2e5
+    assert len(folded(page).encode()) <= 1e5
 
 
 @pytest.mark.slow

@@ -77,3 +77,28 @@ def test_a_page_of_claims_is_read_on_a_phone_without_pushing_it_sideways(browser
         found.page.set_viewport_size(DESK)
         assert found.page.locator("thead th").first.is_visible()
         assert theirs.evaluate("cell => getComputedStyle(cell, '::before').content") == "none"
+
+
+def test_rows_stand_below_one_another_each_number_below_the_head_of_its_column(browser: Any, pages: Any) -> None:
+    label = "cell => getComputedStyle(cell, '::before').content"
+    with opened(browser, pages["gpu"], viewport=PHONE) as found:
+        table = found.page.locator("table.all").first
+        assert table.evaluate("table => table.parentElement.scrollWidth <= table.parentElement.clientWidth")
+        heads = table.locator(":scope > thead th").all_inner_texts()
+        first = table.locator(":scope > tbody > tr:first-child").first
+        assert [one.evaluate(label) for one in first.locator(":scope > td").all()] == [
+            f'"{head}"' for head in heads if head != "subject"
+        ]
+        assert first.locator(":scope > th").evaluate(label) == "none"
+        assert all(cell.is_visible() for cell in first.locator(":scope > td, :scope > th").all())
+        table.locator("thead button", has_text="peak").click()
+        assert table.locator(":scope > tbody > tr:first-child > th").all_inner_texts()[-1] == "eager", "the largest peak comes last"
+        table.locator("summary").first.click()
+        assert table.locator(".evidence").first.is_visible()
+        assert table.evaluate("table => table.parentElement.scrollWidth <= table.parentElement.clientWidth")
+        found.page.locator("input[type=search]").first.fill("flex")
+        assert {text.strip() for text in table.locator(":scope > tbody:visible > tr:first-child > th").all_inner_texts()} == {
+            "flex"
+        }
+        found.page.set_viewport_size(DESK)
+        assert first.locator(":scope > td").first.evaluate(label) == "none"

@@ -7,12 +7,14 @@ import dataclasses
 import io
 import json
 import re
+from collections.abc import Mapping
 from xml.etree import ElementTree
 
 import pytest
 
+from bench.catalogue.shapes import read_models
 from bench.metrics import PEAK_CAUSES
-from bench.records import Environment, Json, Measurement, Pass, Result, Run, Status
+from bench.records import Case, Environment, Json, Measurement, Pass, Result, Run, Status
 from bench.report import render_markdown, render_page, rows_csv, rows_json
 from bench.report.answers.readings import questions, readings
 from bench.report.drawing.figures import styles
@@ -24,10 +26,12 @@ from bench.report.numbers.layout import Facet, Section, sections
 from bench.report.numbers.memory import by_cause, read_explained
 from bench.report.numbers.rates import utilisation
 from bench.report.numbers.summary import PEAK, TOTAL, summarize
+from bench.report.recompute.verify import verify_page
 from bench.report.views.beside import extras
+from bench.workloads.train_step import WORKLOAD
 from tests import factories
 from tests.report.hostile import NASTY
-from tests.report.step_sample import ARMS, causes_of, explained_of, step_case, step_run
+from tests.report.step_sample import ARMS, ENVIRONMENT, causes_of, explained_of, step_case, step_run
 
 NOW = "2026-01-02T04:00:00+00:00"
 MIB = 2**20
@@ -61,11 +65,16 @@ def test_the_memory_of_a_training_step_is_compared_with_all_that_is_resident() -
 
 def test_a_step_of_an_optimizer_alone_and_other_passes_keep_the_net_peak() -> None:
     run, rows = step_run(trials=1)
-    without_parts = [
-        dataclasses.replace(r, measurements=tuple(m for m in r.measurements if not m.metric.startswith(PARTS)))
+    alone = [
+        dataclasses.replace(
+            r,
+            measurements=tuple(m for m in r.measurements if not m.metric.startswith(PARTS)),
+            trial=dataclasses.replace(r.trial, case=dataclasses.replace(r.case, workload="optimizer")),
+        )
         for r in rows
-    ]  # fmt: skip
-    assert _section(run, without_parts).memory == PEAK
+    ]
+    run_alone = dataclasses.replace(run, suite_data={**run.suite_data, "workload": "optimizer"})
+    assert _section(run_alone, alone).memory == PEAK
     forward = [
         dataclasses.replace(r, trial=dataclasses.replace(r.trial, case=dataclasses.replace(r.case, pass_=Pass.FORWARD)))
         for r in rows
@@ -84,6 +93,43 @@ def test_tokens_and_utilisation_stand_in_the_sentence_the_cells_and_the_opened_r
         in page
     )
     assert rows_json([run], rows)["cases"][0]["mfu"] == pytest.approx(0.378, abs=0.001)
+
+
+def _real_rows(checkpointing: str) -> tuple[Run, list[Result]]:
+    """Rows of an eight-billion step, of which the work can be told again from the case."""
+    run, _ = step_run()
+    fills = {**WORKLOAD.defaults, "checkpointing": checkpointing}
+    shape = read_models()["llama-3-8b"].dims()
+    params = {param.name: param.default for param in WORKLOAD.params if param.only_where is None}
+    params |= {name: shape[name] for name in WORKLOAD.dims} | {"model": "llama-3-8b", "seq_len": 2048}
+    case = Case("train_step", WORKLOAD.version, fills, Pass.STEP, "bf16", "cuda", "cold", "events", params)
+    cost = WORKLOAD.cost(WORKLOAD.spec(case), Pass.STEP)
+    measured = tuple(factories.measurement(name, (0.3,) * 30) for name in ("time_s", "forward_s"))
+    return run, [factories.result(run.id, case, environment=ENVIRONMENT, cost=cost, measurements=measured)]
+
+
+def test_what_checkpointing_computes_again_counts_for_the_hardware_and_not_for_the_model() -> None:
+    run, rows = _real_rows("full")
+    told = rows_json([run], rows)["cases"][0]
+    # 32 layers forward once more, beside three times the layers and the last layer.
+    assert told["hfu"] / told["mfu"] == pytest.approx(4 / 3, rel=0.02)
+    assert told["hfu"] / told["mfu"] < 4 / 3
+    page = render_page([run], rows, now=NOW)
+    assert re.search(
+        r"HFU \d+ % = \(95\.5 TFLOP \+ 29\.7 TFLOP that checkpointing computes again\) / 300 ms / the 989 TFLOP/s of dense bf16",
+        page,
+    )
+    assert verify_page(page).agrees
+    assert re.search(r"\(MFU \d+ %, HFU \d+ %\)", render_markdown([run], rows))
+
+
+def test_without_anything_computed_again_both_utilisations_are_one_and_a_way_from_outside_has_no_second() -> None:
+    run, rows = _real_rows("none")
+    told = rows_json([run], rows)["cases"][0]
+    assert told["hfu"] == told["mfu"] == pytest.approx(0.322, abs=0.001)
+    assert "HFU" not in render_page([run], rows, now=NOW)
+    run, rows = _real_rows("my_own")
+    assert rows_json([run], rows)["cases"][0]["hfu"] is None
 
 
 def test_there_is_no_utilisation_on_an_unknown_gpu_nor_of_what_is_no_training_step() -> None:
@@ -253,6 +299,48 @@ def test_subjects_whose_precision_says_the_dtype_stand_side_by_side_and_another_
     assert section.followers["dtype"] == "dtype follows from the subject"
     assert "dtype" not in section.fixed
     assert other_numbers(facet) == {"checkpointing=full", "optimizer=adamw8bit"}
+
+
+BF16: Mapping[str, Json] = {
+    "numerics_weights": "bf16",
+    "numerics_states": "bf16",
+    "numerics_compute": "bf16",
+    "learned_parameters": 1000,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "otherwise"),
+    [
+        ({}, False),
+        ({"numerics_states": "uint8"}, True),
+        ({"numerics_weights": "Params4bit+bf16"}, True),
+        ({"numerics_compute": "bf16+float8"}, True),
+        ({"learned_parameters": 10}, True),
+        ({"numerics_weights": "fp32 shards", "numerics_states": "DTensor"}, False),
+        ({"numerics_states": None}, False),
+    ],
+)
+def test_a_step_of_other_numerics_or_other_weights_that_learn_is_never_simply_smaller(
+    changed: Mapping[str, Json], otherwise: bool
+) -> None:
+    run, rows = step_run(trials=1, sizes=(1024,))
+    named = {case.case.key: case.label for case in summarize(run, rows)}
+    rows = [
+        dataclasses.replace(
+            row, conditions={**row.conditions, **BF16, **(changed if named[row.case.key] == "checkpointing=full" else {})}
+        )
+        for row in rows
+    ]
+    (facet,) = _section(run, rows).facets
+    assert ("checkpointing=full" in other_numbers(facet)) is otherwise
+    if "learned_parameters" in changed:
+        assert verify_page(render_page([run], rows, now=NOW, light=True)).agrees
+
+
+def test_steps_that_do_not_say_their_numerics_are_compared_as_before() -> None:
+    (facet,) = _section(*step_run(trials=1, sizes=(1024,))).facets
+    assert other_numbers(facet) == {"optimizer=adamw8bit"}
 
 
 def test_the_data_inside_the_page_holds_the_compared_peak_findings_and_parts_only_where_they_were_measured() -> None:

@@ -24,11 +24,12 @@ def test_text_comes_back_and_holds_no_character_of_html_while_packed() -> None:
     [
         (packed("x" * 100_000_000), "more than 1000000 bytes"),
         (base64.b64encode(zlib.compress(b"half a text" * 90)[:-8]).decode(), "cut off"),
+        (base64.b64encode(zlib.compress(b"whole") + b"more").decode(), "something follows"),
         ("no base64!", "cannot be unpacked"),
         (base64.b64encode(b"no deflate").decode(), "cannot be unpacked"),
         ("é", "cannot be unpacked"),
     ],
-    ids=["bomb", "half", "no base64", "no deflate", "no ASCII"],
+    ids=["bomb", "half", "more", "no base64", "no deflate", "no ASCII"],
 )
 def test_what_was_not_packed_here_is_refused_with_the_reason(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from bench.plan.emit import HF_ATTENTION, HF_OPTIMIZERS, settings
-from bench.plan.spec import ModelSpec, PlanError, TrainSpec
+from bench.plan.predict import specs
+from bench.plan.spec import PlanError, TrainSpec
 from bench.report.numbers.summary import CaseSummary
 from bench.report.numbers.units import shorten
 
@@ -31,6 +32,8 @@ LIGER: Mapping[str, str] = {
     "linear_cross_entropy": "fused_linear_cross_entropy",
 }
 """Workload to the key of `liger_kernel_config`."""
+OFFLOADING = "offloading"
+"""The slot that the plan has another name for."""
 FOUR_BIT = ("nf4_bnb", "nf4_bnb_double", "fp4_bnb", "fp4_bnb_double")
 
 
@@ -61,16 +64,13 @@ def _again(case: CaseSummary, why: str | None) -> Setting:
 
 
 def _step(case: CaseSummary) -> Setting:
-    params = case.case.params
-    sizes = {field.name: params[field.name] for field in fields(ModelSpec) if field.name in params}
-    said = {field.name: params[field.name] for field in fields(TrainSpec) if params.get(field.name) is not None}
-    slots = {field.name: name for field in fields(TrainSpec) if (name := case.case.subject.get(field.name)) is not None}
+    known = {field.name for field in fields(TrainSpec)} | {OFFLOADING}
+    slots = {slot: name for slot, name in case.case.subject.items() if slot in known}
     unsaid = [f"{slot} {name}" for slot, name in case.case.subject.items() if slot not in slots and name != "none"]
     try:
-        model = ModelSpec(**{**sizes, "name": str(params.get("model") or "model")})  # type: ignore[arg-type]
-        text = settings("hf", model, TrainSpec(**{**said, **slots}))  # type: ignore[arg-type]
-    except (PlanError, TypeError, ValueError) as error:
-        # TypeError, ValueError: an imported row may lack sizes, or hold what is none.
+        text = settings("hf", *specs(case.case.params, slots))
+    except (PlanError, TypeError, ValueError, KeyError) as error:
+        # TypeError, ValueError, KeyError: an imported row may lack sizes and options, or hold what is none.
         return _again(case, f"no settings for transformers: {shorten(str(error), MOST_REASON)}")
     missing = f"not in it: {', '.join(unsaid)}" if unsaid else None
     return Setting("for transformers and its Trainer", text, missing)

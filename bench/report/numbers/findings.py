@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from bench.metrics import METRICS
+from bench.records import Result, Scalar
 from bench.report.numbers import units
 from bench.report.numbers.summary import CaseSummary, Spread
 
@@ -32,6 +33,13 @@ LEAST_OTHER_ERROR = 1e-3
 """Above both, relative to the baseline and for itself, an error is no rounding any more: other numbers are computed."""
 TOLERANCE_WORDS = "the tolerance that the implementation declares"
 """How a check says that its limit is a declared tolerance."""
+NUMERICS = (
+    "numerics_weights", "numerics_gradients", "numerics_states", "numerics_master", "numerics_compute", "numerics_loss_scaling",
+    "learned_parameters",
+)  # fmt: skip
+"""What a training step found of itself: which dtype everything has, and how many parameters learn."""
+OF_SHARDS = ("DTensor", "shards")
+"""How the dtype of what ranks share ends: it is that of the copy which is updated, and what is gathered has another."""
 
 
 def title(metric: str) -> str:
@@ -71,7 +79,7 @@ def declares_tolerance(case: CaseSummary) -> bool:
 
 def other_numbers(facet: Facet) -> frozenset[str]:
     """Subjects that compute something else on purpose: by their declared tolerance, in another dtype than the baseline (the first,
-    where there is none), or because their error is no rounding any more.
+    where there is none), because their error is no rounding any more, or because they train in other numerics or other weights.
 
     Nobody, where everybody does: then they are compared with each other.
     """
@@ -80,7 +88,7 @@ def other_numbers(facet: Facet) -> frozenset[str]:
         label
         for label in facet.labels
         if any(
-            cell.case.dtype != dtype or declares_tolerance(cell) or _far_off(facet, cell, x)
+            cell.case.dtype != dtype or declares_tolerance(cell) or _far_off(facet, cell, x) or _trains_otherwise(facet, cell)
             for x in facet.xs
             if (cell := facet.cells.get((label, x)))
         )
@@ -97,6 +105,27 @@ def _far_off(facet: Facet, cell: CaseSummary, x: float | int | None) -> bool:
         if own and own.median > LEAST_OTHER_ERROR and own.median > OTHER_ERROR * min(others, default=own.median):
             return True
     return False
+
+
+def numerics_of(result: Result) -> dict[str, Scalar]:
+    """What the row says of dtypes and of what learns; empty for what is no training step."""
+    found = {name: result.conditions.get(name) for name in NUMERICS}
+    return {name: value for name, value in found.items() if isinstance(value, str | int) and not str(value).endswith(OF_SHARDS)}
+
+
+def _trains_otherwise(facet: Facet, cell: CaseSummary) -> bool:
+    """Beside the baseline's steps of the same model, or the first subject's that has any; what one of two does not say tells nothing."""
+    own = _numerics(cell)
+    rows = (facet.row(label) for label in (facet.baseline, *facet.labels) if label is not None)
+    for row in rows if own else ():
+        for beside in row:
+            if beside.case.params.get("model") == cell.case.params.get("model") and (other := _numerics(beside)):
+                return any(other.get(name, value) != value for name, value in own.items())
+    return False
+
+
+def _numerics(cell: CaseSummary) -> dict[str, Scalar]:
+    return next((found for result in cell.counted if cell.usable and (found := numerics_of(result))), {})
 
 
 def error_words(case: CaseSummary, against: CaseSummary | None, *, always: bool) -> str:

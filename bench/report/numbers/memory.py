@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from bench.judge.thresholds import TRAINING_STEP
 from bench.metrics import PEAK_CAUSES
 from bench.records import Json, Pass
 from bench.report.numbers import units
+from bench.report.numbers.by_rank import fullest
 from bench.report.numbers.summary import PEAK, PHASES, TOTAL, CaseSummary
 
 CAUSES = tuple(cause for cause, _ in PEAK_CAUSES)
@@ -21,8 +23,9 @@ LARGEST = 2.0**63
 
 
 def is_training_step(case: CaseSummary) -> bool:
-    """Whether the case is a whole step: forward, backward and update in one call."""
-    return case.case.pass_ is Pass.STEP and any(name in case.values for name in (*PHASES, "peak_gradients_bytes"))
+    """Whether the case is a whole step: forward, backward and update in one call. Of a probe no phase and no cause is looked at."""
+    told = any(name in case.values for name in (*PHASES, "peak_gradients_bytes"))
+    return case.case.pass_ is Pass.STEP and (told or case.case.workload == TRAINING_STEP)
 
 
 def compared_memory(cases: Iterable[CaseSummary]) -> str:
@@ -35,10 +38,14 @@ def compared_memory(cases: Iterable[CaseSummary]) -> str:
 
 
 def by_cause(case: CaseSummary) -> dict[str, float]:
-    """Bytes of the peak by cause, causes of nothing left out; empty where the peak was not explained."""
+    """Bytes of the peak by cause, causes of nothing left out; empty where the peak was not explained.
+
+    Of several ranks those of the fullest: the largest of each cause over ranks would not add up to a peak.
+    """
     if not case.usable:
         return {}
-    found = {cause: case.values[name].median for cause in CAUSES if (name := f"peak_{cause}_bytes") in case.values}
+    own = fullest(case)
+    found = {cause: own[name] for cause in CAUSES if (name := f"peak_{cause}_bytes") in own}
     return {cause: value for cause, value in found.items() if 0 < value < LARGEST}
 
 

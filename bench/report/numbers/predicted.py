@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from bench.plan.predict import predict
 from bench.plan.spec import PlanError
 from bench.plan.stored import PREDICTED, TARGETS, WORKLOAD, Stored, stored
 from bench.plan.terms import Prediction
+from bench.records import canonical_json
 from bench.report.numbers import units
 from bench.report.numbers.memory import LARGEST, by_cause
 from bench.report.numbers.summary import TOTAL, CaseSummary
 
+KEPT = 1024
+"""Of the latest predictions."""
 LEAST_OFF = 0.0005
 """What is nearer than this is told as that."""
 MEASURED_AS: Mapping[str, tuple[str, ...]] = {
@@ -38,7 +43,7 @@ def predicted_causes(case: CaseSummary) -> dict[str, float]:
     """Bytes by cause at the predicted peak; empty where there is no prediction."""
     told, found = _stored(case)
     if not told:
-        computed = _computed(case) if case.case.device == "cuda" else None
+        computed = by_formulas(case) if case.case.device == "cuda" else None
         causes = computed.peak.by_category() if computed else {}
     else:
         causes = dict(found.causes) if found else {}
@@ -52,7 +57,7 @@ def predicted_phases(case: CaseSummary) -> Foretold | None:
         return None
     if found is not None and found.phases:
         return Foretold(found.peak_bytes, _as_measured(found.phases), before=True)
-    computed = _computed(case)
+    computed = by_formulas(case)
     return Foretold(computed.peak_bytes, _as_measured(computed.by_phase()), before=False) if computed else None
 
 
@@ -67,12 +72,19 @@ def _stored(case: CaseSummary) -> tuple[bool, Stored | None]:
     return bool(kept), next((found for result in kept if (found := stored(result.conditions)) is not None), None)
 
 
-def _computed(case: CaseSummary) -> Prediction | None:
-    target = TARGETS.get(case.case.device)
-    if case.case.workload != WORKLOAD or target is None:
+def by_formulas(case: CaseSummary) -> Prediction | None:
+    """What today's formulas predict of a case; None of what they do not speak of. Several views of a page ask this of one case."""
+    own = case.case
+    if own.workload != WORKLOAD or own.device not in TARGETS:
         return None
+    return _predicted(canonical_json([{**own.params, "world_size": own.world_size}, dict(own.subject)]), own.device)
+
+
+@lru_cache(maxsize=KEPT)
+def _predicted(step: str, device: str) -> Prediction | None:
+    params, subject = json.loads(step)
     try:
-        return predict({**case.case.params, "world_size": case.case.world_size}, case.case.subject, target)
+        return predict(params, subject, TARGETS[device])
     except (PlanError, TypeError, ValueError):
         return None  # TypeError, ValueError: an imported row may lack sizes, or hold what is none
 

@@ -2,7 +2,7 @@
 
 A trial's value is the median of its samples, since a trial and not an iteration is the unit of evidence. Nothing here judges.
 Times of a case are withheld when any of its trials computed wrong numbers, where its trials ran on different hardware (a merge can bring
-that), where others computed on its GPU (shared_gpu.py), and on an interpreter, which says nothing of speed.
+that), where others computed on its GPU (bench/judge/shared_gpu.py), and on an interpreter, which says nothing of speed.
 
 A run's canaries are no cases of its question: `summarize` leaves them out, and what they reached is the denominator of the others.
 """
@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 
 from bench import stats
 from bench.judge.rates import ByGpu, Rates, Timed, ceilings, rates
+from bench.judge.shared_gpu import COMPILING, ENERGY, Beside, disturbed, on_its_gpu, untimed, why_no_time
 from bench.metrics import SHOWS_SPEED
 from bench.records import Case, Json, Proof, Result, Run, Scalar, Status
-from bench.report.numbers.shared_gpu import DEVICE_USED, computed_beside, tells_growth, why_no_time
 from bench.run.canaries import is_canary
 from bench.suite.arms import Arm, arms_of, label_of
 
@@ -184,7 +184,7 @@ def _case_status(results: Iterable[Result]) -> Status:
     return min(counts, key=lambda status: (-counts[status], order.index(status)))
 
 
-def _withheld(case: Case, status: Status, counted: Sequence[Result], *, shared: bool) -> str | None:
+def _withheld(case: Case, status: Status, counted: Sequence[Result], beside: Beside) -> str | None:
     if status is Status.INCORRECT:
         return "no time is shown: the numbers of a trial were wrong"
     if case.device.endswith("-interpreter"):
@@ -192,7 +192,10 @@ def _withheld(case: Case, status: Status, counted: Sequence[Result], *, shared: 
     machines = {row.environment.hard_hash: _machine(row) for row in counted if row.status is Status.OK}
     if len(machines) > 1:
         return f"no time is shown: its trials ran on different hardware ({', '.join(sorted(set(machines.values())))})"
-    return why_no_time(counted, shared=shared)
+    measured = frozenset(row.id for row in counted if row.status is Status.OK)
+    if not beside.untimed or beside.untimed != measured:
+        return None
+    return f"no time is shown: {why_no_time(len(beside.disturbed & measured), len(measured))}"
 
 
 def _machine(row: Result) -> str:
@@ -200,7 +203,9 @@ def _machine(row: Result) -> str:
     return str(hard.get("gpu_model") or hard.get("cpu_model") or hard.get("device"))
 
 
-def _summary(run_id: str, case: Case, arm: str, results: list[Result], last_attempt: int, *, shared: bool) -> CaseSummary | None:
+def _summary(
+    run_id: str, case: Case, arm: str, results: list[Result], last_attempt: int, touched: frozenset[str], *, told: bool
+) -> CaseSummary | None:
     counted: list[Result] = []
     aside: list[tuple[Result, str]] = []
     for result in sorted(results, key=lambda r: (r.trial.index, r.trial.attempt, r.id)):
@@ -213,7 +218,8 @@ def _summary(run_id: str, case: Case, arm: str, results: list[Result], last_atte
     if not counted:
         return None if not aside else CaseSummary(case, arm, run_id, _case_status(results), (), tuple(aside), {}, {})
     status = _case_status(counted)
-    withheld = _withheld(case, status, counted, shared=shared)
+    beside = _beside(counted, touched)
+    withheld = _withheld(case, status, counted, beside)
     trial_values: dict[str, dict[str, float]] = {}
     by_metric: dict[str, list[float]] = {}
     for result in counted:
@@ -223,12 +229,19 @@ def _summary(run_id: str, case: Case, arm: str, results: list[Result], last_atte
         for measurement in result.measurements:
             if measurement.scope != "trial" or (withheld and measurement.metric in SHOWS_SPEED):
                 continue
-            if measurement.metric == DEVICE_USED and not tells_growth(result, measurement.samples):
+            stated = measurement.metric in COMPILING or (told and measurement.metric in ENERGY)
+            if not stated and beside.takes(result.id, measurement.metric, min(measurement.samples)):
                 continue
             own[measurement.metric] = stats.median(measurement.samples)
             by_metric.setdefault(measurement.metric, []).append(own[measurement.metric])
     values = {metric: spread(numbers) for metric, numbers in sorted(by_metric.items())}
     return CaseSummary(case, arm, run_id, status, tuple(counted), tuple(aside), values, trial_values, withheld)
+
+
+def _beside(counted: Sequence[Result], touched: frozenset[str]) -> Beside:
+    measured = [row for row in counted if row.status is Status.OK]
+    present = frozenset(row.id for row in measured if on_its_gpu(row.conditions))
+    return Beside(present, touched, untimed([row.id for row in measured], touched))
 
 
 def summarize(run: Run, results: Iterable[Result]) -> list[CaseSummary]:
@@ -242,9 +255,13 @@ def belongs_to_canary(run: Run, case: Case) -> bool:
     return isinstance(workload, str) and is_canary(case, workload)
 
 
-def gather(run: Run, results: Iterable[Result]) -> tuple[list[CaseSummary], Reach]:
-    """The cases of one run's question, and what the machine reached beside them."""
-    found = _summaries(run, results)
+def gather(run: Run, results: Iterable[Result], *, told: bool = False) -> tuple[list[CaseSummary], Reach]:
+    """The cases of one run's question, and what the machine reached beside them.
+
+    Args:
+        told: whether the results are what a page tells; older ones tell energies whoever else computed.
+    """
+    found = _summaries(run, results, told=told)
     timed = [summary.timed for summary in found]
     measured = ceilings([entry for entry in timed if entry is not None])
     canaries = tuple(summary for summary in found if belongs_to_canary(run, summary.case))
@@ -252,19 +269,20 @@ def gather(run: Run, results: Iterable[Result]) -> tuple[list[CaseSummary], Reac
     return [replace(summary, reach=reach) for summary in found if not belongs_to_canary(run, summary.case)], reach
 
 
-def _summaries(run: Run, results: Iterable[Result]) -> list[CaseSummary]:
+def _summaries(run: Run, results: Iterable[Result], *, told: bool) -> list[CaseSummary]:
     groups: dict[tuple[str, str], list[Result]] = {}
     attempts: dict[str, int] = {}
-    shared = False
+    conditions: dict[str, Mapping[str, Json]] = {}
     for result in results:
         if result.run_id != run.id:
             continue
-        shared = shared or computed_beside(result)
+        conditions[result.id] = result.conditions
         point = result.case.point_key
         attempts[point] = max(attempts.get(point, 0), result.trial.attempt)
         groups.setdefault((result.case.key, result.trial.arm), []).append(result)
+    touched = disturbed(conditions)
     found = [
-        _summary(run.id, rows[0].case, arm, rows, attempts[rows[0].case.point_key], shared=shared)
+        _summary(run.id, rows[0].case, arm, rows, attempts[rows[0].case.point_key], touched, told=told)
         for (_, arm), rows in sorted(groups.items())
     ]
     rank, named = _subject_order(run), _namer(run)

@@ -109,9 +109,9 @@ def _answer(table: Lengths, seq_len: int) -> str:
     if best is not None and best.trained is not None:
         alone = "measured last" if table.otherwise[seq_len] else "the only one measured"
         rank = "fastest measured" if table.beside[seq_len] > 1 else alone
-        near = "; ".join(said(cell.way.name) for cell in table.not_apart[seq_len])
-        level = f"; {said('not shown to be slower')}: {near}" if near else ""
-        return said(f"{where}, {rank}: {said(best.way.name)} ({said(_numbers(best.trained))})") + level
+        near = "; ".join(cell.way.name for cell in table.not_apart[seq_len])
+        level = f"; not shown to be slower: {near}" if near else ""
+        return said(f"{where}, {rank}: {said(best.way.name)} ({said(_numbers(best.trained))}){level}")
     if expected is None:
         return said(f"{where}: nothing is predicted to fit")
     first = Fit(expected, None)
@@ -166,7 +166,7 @@ def _fit(fit: Fit, sources: _Sources) -> str:
         return said("nothing that is known fits")
     parts = [_switched(fit), said(_expected(fit.choice))]
     if fit.trained is not None:
-        parts.append(f"{said('measured')}: {said(_numbers(fit.trained))}{sources.mark(fit.trained)}")
+        parts.append(f"{said(f'measured: {_numbers(fit.trained)}')}{sources.mark(fit.trained)}")
     return "<br>".join(parts)
 
 
@@ -196,8 +196,8 @@ def _explained(lengths: Lengths, cards: Cards) -> Iterator[str]:
         "fused kernels: FlashAttention of torch, Liger's layers and loss, torch's fused AdamW; in bf16, states too; adapters of rank 16"
     )
     yield said("the time: of a step beside the plainest way that is offered, by a rule or by measured steps")
-    yield f"{said('ways that fit, each by its causes')}: `{plan}`"
-    yield f"{said('both tables again')}: `bench guide --published results/published`"
+    yield said(f"ways that fit, each by its causes: `{plan}`")
+    yield said("both tables again: `bench guide --published results/published`")
 
 
 def _head(cells: Sequence[str]) -> list[str]:

@@ -124,16 +124,16 @@ def render_page(runs: Sequence[Run], results: Sequence[Result], *, now: str, lig
 
 def page_again(page: PageData, results: Sequence[Result]) -> str:
     """The page that has these data, written anew of them, without them: its charts and all that stands between its numbers are the same."""
-    gathered = _gathered(page.runs, results)
+    gathered = _gathered(page.runs, results, told=True)
     return _written(page.runs, gathered, Depth.named(page.depth, len(page.cases)), page.generated_at, page.written_by, "")
 
 
-def _gathered(runs: Sequence[Run], results: Sequence[Result]) -> dict[str, tuple[list[CaseSummary], Reach]]:
+def _gathered(runs: Sequence[Run], results: Sequence[Result], *, told: bool = False) -> dict[str, tuple[list[CaseSummary], Reach]]:
     by_run: dict[str, list[Result]] = {run.id: [] for run in runs}
     for result in results:
         if result.run_id in by_run:
             by_run[result.run_id].append(result)
-    return {run.id: gather(run, by_run[run.id]) for run in runs}
+    return {run.id: gather(run, by_run[run.id], told=told) for run in runs}
 
 
 def _written(
@@ -151,7 +151,7 @@ def _written(
         for number, run in enumerate(runs, 1)
     ]
     cases = [case for own, reach in gathered.values() for case in (*own, *reach.canaries)]
-    script = f"{static('page.js')}\n{static('rows.js')}"
+    script = "\n".join(static(name) for name in ("page.js", "rows.js", "parts.js"))
     context: dict[str, Any] = {
         "views": views,
         "looks": sorted(

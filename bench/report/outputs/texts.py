@@ -15,6 +15,7 @@ from bench.report.answers.readings import OTHER_NUMBERS, questions, readings, va
 from bench.report.drawing.figures import TITLES, case_word
 from bench.report.numbers import units
 from bench.report.numbers.findings import FINDINGS, declares_tolerance, found_in, other_numbers, title, value_text
+from bench.report.numbers.hardware_work import hardware_utilisation
 from bench.report.numbers.layout import Section, sections
 from bench.report.numbers.memory import is_training_step
 from bench.report.numbers.rates import growth_words, rate_words, reach_words, utilisation
@@ -41,7 +42,13 @@ def _cell_text(text: str) -> str:
 def _rate_text(summary: CaseSummary) -> str:
     utilised = utilisation(summary)
     if is_training_step(summary) and summary.rates.tokens:
-        return rate_words(summary.rates.tokens) + (f" (MFU {units.percent(utilised.share)})" if utilised else "")
+        more = hardware_utilisation(summary)
+        shares = (
+            f" (MFU {units.percent(utilised.share)}{f', HFU {units.percent(more.share)}' if more and more.formula else ''})"
+            if utilised
+            else ""
+        )
+        return rate_words(summary.rates.tokens) + shares
     rate = summary.rates.leading
     if rate is None:
         return "–"
@@ -223,6 +230,7 @@ def _case_data(summary: CaseSummary) -> dict[str, Json]:
             "tokens": _rate_data(summary.rates.tokens),
         },
         "mfu": utilised.share if (utilised := utilisation(summary)) else None,
+        "hfu": more.share if (more := hardware_utilisation(summary)) else None,
         "declares_tolerance": declares_tolerance(summary),
         "proof": summary.proof.verdict if summary.proof else None,
         "time_withheld": summary.time_withheld,

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bench.judge.shared_gpu import on_its_gpu
 from bench.machine.throttling import CHOSEN
 from bench.plan.stored import PREDICTED, Stored, stored
 from bench.records import Check, Json, Result
-from bench.report.numbers.findings import TOLERANCE_WORDS
-from bench.report.numbers.shared_gpu import on_its_gpu
-from bench.report.trust.doubts import FEWEST_ON_ONE_SM, FLAGS, SEEN_OFTEN
+from bench.report.numbers.findings import TOLERANCE_WORDS, numerics_of
+from bench.report.trust.doubts import FEWEST_ON_ONE_SM, FLAGS, SCALES, SEEN_OFTEN
 from bench.report.views.rows import nearness
 
 if TYPE_CHECKING:
@@ -52,12 +52,13 @@ def told_conditions(result: Result) -> dict[str, Json]:
         told["same_sm_share"] = 0
     if given.get(PREDICTED) is not None:
         told[PREDICTED] = _prediction(stored(given))
-    told |= {name: given[name] for name in SHARED if isinstance(given.get(name), str)}
+    told |= {name: given[name] for name in (*SHARED, SCALES) if isinstance(given.get(name), str)}
+    told |= numerics_of(result)
     processes = given.get("busy_processes")
     if isinstance(processes, list):
         names = (str(entry.get("name", "?")) if isinstance(entry, dict) else str(entry) for entry in processes)
         told["busy_processes"] = sorted(set(names))
-    if others := on_its_gpu(result):
+    if others := on_its_gpu(given):
         told["other_compute_processes"] = sorted(set(others))
     shares = given.get("throttle_share")
     if isinstance(shares, Mapping):

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import zip_longest
 
 from bench.lang.messages import Language
-from bench.lang.pages import page_in
+from bench.lang.pages import page_in, page_in_todays_words
 from bench.report.outputs.page import page_again
 from bench.report.recompute.aligned import FOREIGN
 from bench.report.recompute.aligned import differences as differences_of
@@ -56,6 +56,7 @@ class Framed:
 def frame(text: str, own: Language | None) -> Framed:
     """Holds a page in its own language, whose statements all agree, against the one that its data make. Raises NoPage."""
     text = text.replace("\r\n", "\n")  # as a mail may have made it
+    text = text if own is None else page_in_todays_words(text, own)
     again = _again(_data(text))
     again = again if own is None else page_in(again, own)
     words, right = list(_words(text)), list(_words(again))

@@ -22,8 +22,10 @@ from bench.judge.thresholds import RULES
 from bench.metrics import METRICS as KNOWN
 from bench.metrics import PEAK_CAUSES
 from bench.records import Cost, Environment, Json, Result, Run, canonical_json, dump
+from bench.report.numbers.by_rank import rank_medians
 from bench.report.numbers.findings import FINDINGS, other_numbers
 from bench.report.numbers.layout import sections
+from bench.report.numbers.parts import PARTS
 from bench.report.numbers.samples import taken
 from bench.report.numbers.sharded import TOLD as TOLD_OF_SHARDED
 from bench.report.numbers.sharded import shares_steps
@@ -31,7 +33,6 @@ from bench.report.numbers.summary import CYCLES, KERNELS, PEAK, PHASES, SAVED, T
 from bench.report.numbers.units import shorten
 from bench.report.recompute.evidence import told_checks, told_conditions, told_number
 from bench.report.views.ranks import TOLD as RANK_METRICS
-from bench.report.views.ranks import rank_medians
 from bench.report.views.rows import Depth
 
 ISLAND_SCHEMA = 3
@@ -39,8 +40,8 @@ RUN_FIELDS = (
     *("id", "suite", "suite_file", "suite_data", "question", "seed", "command", "device", "started_at", "state", "planned_trials"),
     *("revision", "label", "finished_at", "harness_version", "parent_run_id"),
 )
-TOLD_OPTIONS = ("profile", "sets", "filters", "shard")
-"""The options that say which cases were asked for."""
+TOLD_OPTIONS = ("profile", "sets", "filters", "shard", PARTS)
+"""The options that say which cases were asked for, and of which runs one was joined."""
 POINT_COLUMNS = ("workload", "workload_version", "pass", "dtype", "device", "cache", "timer", "world_size")
 """Before the parameters, which are `param.NAME`; a point without a parameter has null there, and its name in `lacks`."""
 CASE_COLUMNS = ("run", "point", "subject", "arm", "status", "work", "compared", "baseline", "other", "proof", "command")

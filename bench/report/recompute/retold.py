@@ -51,7 +51,7 @@ def _retold(page: PageData) -> Retold:
     results = rows_of(page)
     depth = Depth.named(page.depth, len(page.cases))
     views: list[RunView] = []
-    gathered = {run.id: gather(run, [row for row in results if row.run_id == run.id]) for run in page.runs}
+    gathered = {run.id: gather(run, [row for row in results if row.run_id == run.id], told=True) for run in page.runs}
     pools = pooled(page.runs, {run.id: gathered[run.id][0] for run in page.runs})
     for number, run in enumerate(page.runs, 1):
         cases, reach = gathered[run.id]

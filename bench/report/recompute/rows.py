@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 
 from bench.metrics import METRICS
 from bench.records import Environment, Json, Measurement, Proof, Result, Run, Status, Trial
+from bench.report.numbers.by_rank import SCOPE
 from bench.report.numbers.summary import EXCLUDED, TIME
 from bench.report.recompute.evidence import checks_of
-from bench.report.views.ranks import SCOPE
 from bench.store.page_data import PageAside, PageData, PageTrial
 
 MOST_SAMPLES = 1000

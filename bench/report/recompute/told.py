@@ -17,6 +17,7 @@ from bench.report.answers.advice import Advice
 from bench.report.answers.readings import Reading
 from bench.report.drawing.figures import status_word
 from bench.report.numbers import units
+from bench.report.numbers.hardware_work import NAME as HARDWARE
 from bench.report.numbers.layout import Section
 from bench.report.numbers.memory import CAUSES, by_cause, causes_words
 from bench.report.numbers.summary import TIME
@@ -266,7 +267,8 @@ def _of_row(section: SectionView, row: Row) -> Iterator[Said]:
     yield from (Said(HEADINGS, f"{name} {text}") for name, text in row.params)
     yield from (Said(COMMANDS, command, required=False) for command in row.commands[:1])
     for name, text in row.rates:
-        yield Said(REACH, f"{text} ({name})")
+        # Pages of before it was told say nothing of it.
+        yield Said(REACH, f"{text} ({name})", required=name != HARDWARE)
     for flag in row.flags:
         yield Said(DOUBTS, f"{flag}.")
     if section.judged and row.status == row.summary.status:

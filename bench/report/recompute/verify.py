@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bench.lang.pages import language_of, page_in_english
+from bench.report.outputs.folded import unfolded
 from bench.report.recompute.frame import frame
 from bench.report.recompute.recomputed import Recomputed
 from bench.report.recompute.stated import KINDS, OF_ONE_CASE
@@ -54,7 +55,8 @@ class Verification:
 
 
 def verify_page(text: str) -> Verification:
-    """Verifies the text of a page. Raises NoPage for what is none. A page in another language is read back into English first."""
+    """Verifies the text of a page. Raises NoPage for what is none. What is packed is put back, and another language read back, first."""
+    text = unfolded(text)
     page = read_page_data(text)
     own = language_of(text)
     whole, text = text, text if own is None else page_in_english(text, own)

@@ -1,7 +1,7 @@
 "use strict";
 const WORDS = JSON.parse(document.getElementById("words")?.textContent || "{}");
 const said = (english, values = {}) => (WORDS[english] ?? english).replace(/\{(\w+)\}/g, (_, name) => values[name]);
-(() => {
+const wireTables = () => {
   const make = (tag, text, props) => Object.assign(document.createElement(tag), { textContent: text }, props);
   const state = new Map(new URLSearchParams(location.hash.startsWith("#?") ? location.hash.slice(2) : ""));
   const remember = (key, value) => {
@@ -41,12 +41,22 @@ const said = (english, values = {}) => (WORDS[english] ?? english).replace(/\{(\
     return button;
   };
 
+  const labels = document.head.appendChild(document.createElement("style")).sheet;
+  // On a phone the cells of a row stand one below the other, each below the head of its column.
+  const stack = (table, key, heads) => {
+    table.classList.add("stack");
+    const rules = heads.map((head, column) =>
+      `#${CSS.escape(key)} .stack>tbody>tr:first-child>:nth-child(${column + 1})::before{content:${JSON.stringify(head.textContent.trim())}}`);
+    labels.insertRule(`@media screen and (max-width:480px){${rules.join("")}}`);
+  };
+
   for (const section of document.querySelectorAll(".rows")) {
     const table = section.querySelector("table.all");
     const bodies = [...table.tBodies];
     const heads = [...table.tHead.rows[0].cells];
     const tools = section.querySelector(".tools");
     const key = section.id;
+    stack(table, key, heads);
     const search = make("input", "", { type: "search", placeholder: said("Search rows"), ariaLabel: said("Search rows") });
     const shown = make("span", "", { role: "status" });
     const chosen = new Set((state.get(key + ".s") || "").split(",").filter(Boolean));
@@ -159,4 +169,4 @@ const said = (english, values = {}) => (WORDS[english] ?? english).replace(/\{(\
     document.querySelector(".runs .page, .only").append(select);
     choose();
   }
-})();
+};

@@ -1,4 +1,4 @@
-(() => {
+const wireRows = () => {
   const make = (tag, text, props) => Object.assign(document.createElement(tag), { textContent: text }, props);
   const copyButton = (text) => {
     const button = make("button", said("Copy"), { type: "button", className: "copy" });
@@ -21,10 +21,6 @@
   for (const section of document.querySelectorAll(".environment, .use")) withCopy(section);
 
   const island = document.getElementById("data");
-  const unpack = (packed) => {
-    const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
-    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
-  };
   let text = null, trials = null;
   const dataText = () => (text ??= island.type === "application/json" ? Promise.resolve(island.textContent) : unpack(island.textContent));
   const medians = async (position) => {
@@ -112,4 +108,4 @@
     link.click();
     URL.revokeObjectURL(link.href);
   });
-})();
+};

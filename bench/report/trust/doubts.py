@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bench.judge.shared_gpu import on_its_gpu
 from bench.machine.throttling import CHOSEN
-from bench.records import Result, Run, RunState, Status
+from bench.records import Json, Result, Run, RunState, Scalar, Status
 from bench.report.numbers import units
 from bench.report.numbers.rates import CLOCK_WANDERED_CYCLES, CLOCK_WANDERED_TIME, clock_wandered
 from bench.report.numbers.samples import taken
-from bench.report.numbers.shared_gpu import on_its_gpu
 from bench.report.numbers.summary import TIME, CaseSummary, Reach, gpu_of
 
 FEW_TRIALS = 3
@@ -28,6 +29,8 @@ SEEN_OFTEN = 0.05
 """A reason for lower clocks is told above this share of a trial's readings."""
 
 SHOWN_UUID = 16
+SCALES = "loss_scale_history"
+"""The condition that tells how dynamic loss scaling went."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ def _flags(results: Sequence[Result]) -> list[Doubt]:
     unstable = sum(result.conditions.get("warmup_stable") is False for result in results)
     if unstable:
         found.append(Doubt(unstable, f"of {len(results)} timed trials were not stable when warm-up ended"))
-    found += _unfinished(results)
+    found += [*_unfinished(results), *_scaling(results)]
     neighbours = Counter(name for result in results for name in sorted(_neighbours(result)))
     if neighbours:
         touched = sum(bool(_neighbours(result)) for result in results)
@@ -102,6 +105,26 @@ def _unfinished(results: Sequence[Result]) -> list[Doubt]:
             Doubt(retried, f"of {len(results)} timed trials had the allocator free its cache and try again while they were timed")
         )
     return found
+
+
+def _scaling(results: Sequence[Result]) -> list[Doubt]:
+    """Trials that began with a loss scale at which gradients overflow, so that their first updates were left out."""
+    fell = [ends for result in results if (ends := _fall(result.conditions.get(SCALES))) is not None]
+    if not fell:
+        return []
+    first, last, steps = max(fell, key=lambda ends: ends[2])
+    text = f"timed trials began by lowering a loss scale that overflows (at most from {first:g} to {last:g} in {steps} steps)"
+    meanwhile = "updates were left out meanwhile, in the check that tells the loss gap as well"
+    return [Doubt(len(fell), f"of {len(results)} {text}: {meanwhile}")]
+
+
+def _fall(told: Json) -> tuple[float, float, int] | None:
+    """First and last scale of a falling history, `[[step, scale], ...]` as JSON, and the step of the last; None where it did not fall."""
+    try:
+        steps, scales = zip(*json.loads(told) if isinstance(told, str) else (), strict=True)
+        return (float(scales[0]), float(scales[-1]), int(steps[-1])) if scales[-1] < scales[0] else None
+    except (ValueError, TypeError, IndexError):
+        return None
 
 
 def _neighbours(result: Result) -> set[str]:
@@ -177,17 +200,20 @@ def doubts(run: Run, cases: Sequence[CaseSummary], reach: Reach | None = None) -
     trials = [result for case in timed for result in case.counted if result.status is Status.OK]
     canaries = (reach or (cases[0].reach if cases else Reach())).canaries
     found = _about_run(run, cases, canaries)
-    hard = {result.environment.hard_hash for case in cases for result in case.counted}
+    hard = {_place(result.environment.hard) for case in cases for result in case.counted}
     soft = {result.environment.soft_hash for case in cases if case.values for result in case.counted if result.status is Status.OK}
     if len(hard) > 1:
         found.append(Doubt(len(hard), "different hard environments in one run: their rows must not be compared"))
     found += _several_gpus(cases, canaries)
     measured = [result for case in cases for result in case.counted if result.status is Status.OK]
-    shared = sum(bool(on_its_gpu(result)) for result in measured)
+    shared = sum(bool(on_its_gpu(result.conditions)) for result in measured)
     if shared:
         found.append(
             Doubt(shared, f"of {len(measured)} trials shared their GPU with other processes that had it open for computing")
         )
+    few_left_out = sum(_left_out(case) for case in timed)
+    if few_left_out:
+        found.append(Doubt(few_left_out, f"of {len(trials)} trials are in no time: other processes computed on their GPU"))
     if len(soft) > 1:
         found.append(Doubt(len(soft), "software environments in one run; the differences are listed under Environment"))
     few = sum(case.values[TIME].n < FEW_TRIALS for case in timed)
@@ -237,6 +263,16 @@ def doubts(run: Run, cases: Sequence[CaseSummary], reach: Reach | None = None) -
     if aside:
         found.append(Doubt(aside, "rows are set aside (excluded or superseded); they are in the table and in no value"))
     return found
+
+
+def _place(hard: Mapping[str, Scalar]) -> frozenset[tuple[str, Scalar]]:
+    """The hard facts of a machine, less how many devices a row took: that many ranks are a case of their own."""
+    return frozenset((name, value) for name, value in hard.items() if name != "count")
+
+
+def _left_out(case: CaseSummary) -> int:
+    """Trials of a case that has a time which are not in it."""
+    return sum(result.status is Status.OK and TIME not in case.trial_values.get(result.id, {}) for result in case.counted)
 
 
 def _highest_share(case: CaseSummary) -> float:

@@ -43,9 +43,12 @@ def searched_axis(run: Run) -> str | None:
 
 
 def reaches(section: Section, facet: Facet) -> tuple[Reaches, ...]:
-    """Of each subject, where the suite searches or a size of the sweep ran out of memory; none else."""
+    """Of each subject, where the suite searches or a size of the sweep ran out of memory; none else.
+
+    Nor where sizes were asked of different numbers of ranks: what one does not hold several do, and the table of scaling tells each.
+    """
     axis = searched_axis(section.run) or section.swept
-    if axis is None:
+    if axis is None or len({cell.case.world_size for cell in facet.cells.values()}) > 1:
         return ()
     found = [entry for label in facet.labels if (entry := _reach(facet, label, axis)) is not None]
     told = searched_axis(section.run) is not None or any(entry.found.smallest_oom is not None for entry in found)

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bench import stats
-from bench.metrics import COLLECTIVES, METRICS, SHOWS_SPEED
-from bench.records import Result, Status
+from bench.metrics import COLLECTIVES, METRICS
 from bench.report.drawing.figures import TITLES
 from bench.report.numbers import units
+from bench.report.numbers.by_rank import by_rank
 from bench.report.numbers.layout import Facet, Section
 from bench.report.numbers.predicted import Foretold, off_words, predicted_phases
 from bench.report.numbers.sharded import CAUSE_PEAKS, PHASE_PEAKS
 from bench.report.numbers.summary import TIME, TOTAL, CaseSummary
 from bench.report.views.tables import Cell, Head, Table
 
-SCOPE = "rank:"
 COLUMNS = (
     TIME, "exposed_communication_share", "communicated_bytes", *(f"{kind}_bytes" for kind in COLLECTIVES), "peak_bytes",
     "peak_total_bytes", "weight_bytes", "gradient_bytes", "master_bytes", "state_bytes",
@@ -26,7 +24,6 @@ COLUMNS = (
 """What decides, and what sharding spreads over ranks; each only where it was measured."""
 TOLD = (*COLUMNS, *CAUSE_PEAKS)
 """What a page's data hold of each rank: the causes of its peak as well, by which stages are told apart."""
-_SPEED = SHOWS_SPEED | {"exposed_communication_share"}
 UNUSED = frozenset(f"{kind}_bytes" for kind in COLLECTIVES)
 """Not told where no rank puts a byte into it."""
 MOST_LINES = 64
@@ -92,36 +89,6 @@ def _head(name: str) -> Head:
 def _at(section: Section, case: CaseSummary) -> str:
     value = case.axis(section.swept) if section.swept else None
     return f" at {section.swept.replace('_', ' ')} {value}" if section.swept and value is not None else ""
-
-
-def by_rank(case: CaseSummary) -> dict[int, dict[str, float]]:
-    """Rank to metric to the median over trials; empty where the case ran on one. No times where those are withheld."""
-    found: dict[int, dict[str, list[float]]] = {}
-    for result in case.counted:
-        for rank, own in rank_medians(case, result).items():
-            for name, value in own.items():
-                found.setdefault(rank, {}).setdefault(name, []).append(value)
-    return {rank: {name: stats.median(values) for name, values in own.items()} for rank, own in sorted(found.items())}
-
-
-def fullest(case: CaseSummary) -> dict[str, float]:
-    """Metric to median on the rank whose peak is the highest; those of the trial where the case ran on one."""
-    ranks = by_rank(case)
-    if not ranks:
-        return {name: value.median for name, value in case.values.items()}
-    return max(ranks.values(), key=lambda own: own.get(TOTAL, 0.0))
-
-
-def rank_medians(case: CaseSummary, result: Result) -> dict[int, dict[str, float]]:
-    """The same of one trial of the case; empty where it is not ok."""
-    found: dict[int, dict[str, float]] = {}
-    for measurement in result.measurements if result.status is Status.OK else ():
-        if not measurement.scope.startswith(SCOPE) or (case.time_withheld and measurement.metric in _SPEED):
-            continue
-        number = measurement.scope.removeprefix(SCOPE)
-        if number.isdecimal():
-            found.setdefault(int(number), {})[measurement.metric] = stats.median(measurement.samples)
-    return found
 
 
 def _shared_out(label: str, case: CaseSummary) -> list[str]:

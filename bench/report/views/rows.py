@@ -13,6 +13,8 @@ from bench.records import Check, Json, Result, Scalar, Status, fingerprint
 from bench.report.drawing.histogram import histogram
 from bench.report.numbers import units
 from bench.report.numbers.findings import FINDINGS
+from bench.report.numbers.hardware_work import NAME as HARDWARE
+from bench.report.numbers.hardware_work import hardware_utilisation
 from bench.report.numbers.layout import Section
 from bench.report.numbers.memory import CAUSES, EXPLAINED, explained, is_training_step
 from bench.report.numbers.rates import Utilisation, above_words, all_rates, clock_wandered, cycles_words, rate_words, utilisation
@@ -225,7 +227,12 @@ def _flags(summary: CaseSummary) -> tuple[str, ...]:
 def _rates(summary: CaseSummary) -> tuple[tuple[str, str], ...]:
     found = all_rates(summary.rates)
     utilised = utilisation(summary)
-    return (*found, ("model FLOP/s utilisation", utilised.formula)) if utilised else found
+    more = hardware_utilisation(summary)
+    return (
+        *found,
+        *((("model FLOP/s utilisation", utilised.formula),) if utilised else ()),
+        *(((HARDWARE, more.formula),) if more and more.formula else ()),
+    )
 
 
 def _kernels(summary: CaseSummary) -> str | None:

@@ -18,6 +18,7 @@ from bench.report.drawing.roofline import Roofline, rooflines
 from bench.report.numbers import units
 from bench.report.numbers.findings import found_in, title
 from bench.report.numbers.layout import Facet, Section, sections
+from bench.report.numbers.parts import PARTS
 from bench.report.numbers.rates import (
     canaries_in_order,
     canary_name,
@@ -308,6 +309,7 @@ def _facts(run: Run) -> tuple[tuple[str, str], ...]:
         ("harness", run.harness_version or "not recorded"),
         ("finished", finished),
         *((("continues", run.parent_run_id),) if run.parent_run_id else ()),
+        *((("measured in parts", ", ".join(map(str, parts))),) if isinstance(parts := run.options.get(PARTS), list) else ()),
         *((name, units.fact(name, value)) for name, value in units.flatten(run.suite_data.get("protocol", {}))),
     )
 

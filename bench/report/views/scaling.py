@@ -196,20 +196,43 @@ def _peak(case: CaseSummary, metric: str) -> Cell:
 def _words(lines: Sequence[_Line], best: Mapping[str, _Line]) -> list[str]:
     """Who trains the most tokens on the most ranks, what that is of the fastest on the fewest, and who waits longest for the network."""
     most = max(line.case.case.world_size for line in lines)
+    told = dict(list(_fastest(lines, most).items())[:MOST_SAID])
     words = []
-    for at, line in list(_fastest(lines, most).items())[:MOST_SAID]:
+    for at, line in told.items():
         top, each = best.get(at), line.each or 0.0
         where = f"{at}, on {ranks_words(line.case)}" if at else f"On {ranks_words(line.case)}"
         of = ""
         if top is not None and top is not line and top.each:
             of = f", {units.in_unit(each / top.each, 'ratio')} of those of {top.case.label} on {ranks_words(top.case)}"
         words.append(f"{where} {line.case.label} trains the most: {units.scaled(each, units.COUNT)} tokens/s on each{of}.")
+    words += _not_settled(lines, told)
     waiting = [(share, line) for line in lines if line.case.case.world_size == most and (share := _exposed(line.case)) is not None]
     if len(waiting) > 1:
         least, longest = (choose(waiting, key=lambda entry: entry[0]) for choose in (min, max))
         first, last = (f"{units.in_unit(share, 'ratio')} of a step ({_named(line)})" for share, line in (least, longest))
         words.append(f"On {ranks_words(least[1].case)} communication that nothing hides takes from {first} to {last}.")
     return words
+
+
+def _not_settled(lines: Sequence[_Line], told: Mapping[str, _Line]) -> list[str]:
+    """Of those who train the most, by what else varies: where it is told by one trial, and where the next one's range touches theirs."""
+    by_one, near = [], []
+    for at, line in told.items():
+        ranks, own = line.case.case.world_size, line.case.values[TIME]
+        rivals = [one for one in lines if one.at == at and one.case.case.world_size == ranks and one.each and one is not line]
+        rivals.sort(key=lambda one: -(one.each or 0.0))
+        close = [one.case.label for one in rivals if one.case.values[TIME].overlaps(own)]
+        if 1 in (own.n, *(one.case.values[TIME].n for one in rivals[:1])):
+            by_one.append(at)
+        elif close:
+            where = f"At {at} ranges" if at else "Ranges"
+            near.append(
+                f"{where} over trials of {line.case.label} and {', '.join(close)} overlap, so who trains the most is not firm."
+            )
+    if not by_one:
+        return near
+    where = f"At {', '.join(by_one)} who" if len(by_one) < len(told) else "Who"
+    return [f"{where} trains the most is told by one trial, so it is not firm.", *near]
 
 
 def _named(line: _Line) -> str:
@@ -243,24 +266,28 @@ def _reached(section: Section) -> list[str]:
                 groups.setdefault((alike(case, (axis, WORLD_SIZE)), stage(case)), []).append(case)
         for cases in groups.values():
             several = len({case.axis(axis) for case in cases}) > 1
-            if several and any(case.status is Status.OOM for case in cases) and (told := _farthest(cases, axis)):
+            if several and any(case.status is Status.OOM for case in cases):
                 at = places(section, cases[0], (axis, WORLD_SIZE))
                 where = f"{cases[0].label} at {at}" if at else cases[0].label
-                words[f"{where}: the largest {axis.replace('_', ' ')} that fits is {told}."] = None
+                words |= dict.fromkeys(f"{where}: {told}." for told in _farthest(cases, axis))
     return list(words)
 
 
-def _farthest(cases: Sequence[CaseSummary], axis: str) -> str:
-    """`32768 on 1 GPU, at least 131072 on 2 GPUs`."""
-    told = []
+def _farthest(cases: Sequence[CaseSummary], axis: str) -> list[str]:
+    """`the largest seq len that fits is 32768 on 1 GPU, at least 131072 on 2 GPUs`; apart from it the numbers of ranks where none does."""
+    name = axis.replace("_", " ")
+    fitting, without = [], []
     for ranks in sorted({case.case.world_size for case in cases}):
         own = [case for case in cases if case.case.world_size == ranks]
         fits = [case for case in own if case.usable]
+        beyond = [case for case in own if case.status is Status.OOM]
         if fits:
             largest = max(fits, key=lambda case: _int(case.axis(axis)))
-            beyond = any(case.status is Status.OOM for case in own)
-            told.append(f"{'' if beyond else 'at least '}{largest.axis(axis)} on {ranks_words(largest)}")
-    return ", ".join(told)
+            fitting.append(f"{'' if beyond else 'at least '}{largest.axis(axis)} on {ranks_words(largest)}")
+        elif beyond:
+            least = min(beyond, key=lambda case: _int(case.axis(axis)))
+            without.append(f"not even {name} {least.axis(axis)} fits on {ranks_words(least)}")
+    return [f"the largest {name} that fits is {', '.join(fitting)}", *without] if fitting else without
 
 
 def _int(value: Scalar) -> int:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from bench.plan.predict import predict
-from bench.plan.spec import PlanError
-from bench.plan.stored import TARGETS
 from bench.plan.terms import Moment
 from bench.report.numbers import units
+from bench.report.numbers.by_rank import fullest
 from bench.report.numbers.memory import CAUSE_WORDS
+from bench.report.numbers.predicted import by_formulas
 from bench.report.numbers.sharded import CAUSE_PEAKS, PHASE_PEAKS, stage
 from bench.report.numbers.summary import CaseSummary
-from bench.report.views.ranks import fullest
 
 LEAST = 0.01
 """Of the higher peak: what differs by less is not told."""
@@ -83,9 +81,10 @@ def _sign(value: float) -> str:
 
 def _as_planned(other: CaseSummary, own: CaseSummary) -> list[str]:
     """Where the memory model has both fullest, and which of its terms differ there; nothing without formulas."""
-    peaks = _peak(other), _peak(own)
-    if peaks[0] is None or peaks[1] is None:
+    before, after = by_formulas(other), by_formulas(own)
+    if before is None or after is None:
         return []
+    peaks = before.peak, after.peak
     one, two = stage(other), stage(own)
     at = (
         f"both fullest at: {peaks[0].name}"
@@ -98,13 +97,6 @@ def _as_planned(other: CaseSummary, own: CaseSummary) -> list[str]:
     least = LEAST * max(peaks[0].size_bytes, peaks[1].size_bytes)
     differs = _signed({name: found[name] for name in most}, {}, least, "; ")  # names of terms hold commas
     return [f"bench plan has {at}; {two} less {one} there: {differs or 'nothing that differs by 1 %'}."]
-
-
-def _peak(case: CaseSummary) -> Moment | None:
-    try:
-        return predict({**case.case.params, "world_size": case.case.world_size}, case.case.subject, TARGETS[case.case.device]).peak
-    except (PlanError, KeyError, TypeError, ValueError):
-        return None  # KeyError: a device without formulas; TypeError, ValueError: an imported row may lack sizes
 
 
 def _terms(moment: Moment) -> Counter[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 from bench.records import Result, Run, Status
 from bench.report.answers.advice import Advice, advice
@@ -157,6 +158,28 @@ def test_what_has_no_settings_says_so_and_can_be_measured_again() -> None:
     assert "another_kernel" in found.note
     assert "attention: another_kernel" in found.text
     assert found.command == "bench run suites/x.yaml --filter attention=another_kernel"
+
+
+def test_what_is_offloaded_and_how_large_buckets_are_is_in_the_settings_to_copy() -> None:
+    run, _ = ladder_run()
+    buckets = {
+        "zero_options": "set", "zero_reduce_bucket": 50_000_000, "zero_gather_bucket": 50_000_000, "zero_overlap_comm": "off",
+        "zero_contiguous_gradients": True, "zero_prefetch_bucket": 1_000_000, "zero_persistence_threshold": 0,
+    }  # fmt: skip
+
+    def arguments(slots: dict[str, str], **params: object) -> dict[str, Any]:
+        (case,) = gather(run, [timed(run, step({"precision": "bf16_master", **slots}, **params), 0, 0.1)])[0]
+        found = setting(case)
+        assert found.note is None
+        settings: dict[str, Any] = json.loads(found.text)
+        return settings["TrainingArguments"]  # type: ignore[no-any-return]
+
+    to_host = {"offloading": "parameters_optimizer_cpu"}
+    assert arguments({"sharding": "fsdp2", **to_host})["fsdp"] == "full_shard auto_wrap offload"
+    zero = arguments({"sharding": "zero3", "optimizer": "adamw_cpu_deepspeed", **to_host})["deepspeed"]["zero_optimization"]
+    assert (zero["offload_optimizer"]["device"], zero["offload_param"]["device"]) == ("cpu", "cpu")
+    small = arguments({"sharding": "zero3"}, **buckets)["deepspeed"]["zero_optimization"]
+    assert (small["reduce_bucket_size"], small["stage3_param_persistence_threshold"]) == (50_000_000, 0)
 
 
 def test_kernels_come_with_the_call_that_chooses_them() -> None:

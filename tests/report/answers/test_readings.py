@@ -93,6 +93,16 @@ def test_what_lowers_trust_is_counted() -> None:
     assert "idle" not in text
 
 
+def test_a_loss_scale_that_had_to_fall_is_told_and_one_that_stood_or_grew_is_not() -> None:
+    fell = {"conditions": {"loss_scale_history": "[[0, 65536.0], [2, 32768.0], [15, 16.0]]"}}
+    text = _doubts(_rows("eager", 128, [4.0, 4.0, 4.0], **fell))
+    assert text.startswith(
+        "3 of 3 timed trials began by lowering a loss scale that overflows (at most from 65536 to 16 in 15 steps): updates"
+    )
+    for history in ("[[0, 65536.0]]", "[[0, 1.0], [2000, 2.0]]", "[]", "no history", "[1, 2]"):
+        assert _doubts(_rows("eager", 128, [4.0, 4.0, 4.0], conditions={"loss_scale_history": history})) == ""
+
+
 def test_different_hard_environments_are_told() -> None:
     other = dataclasses.replace(factories.environment(), hard={"device": "cpu", "cpu_model": "Other CPU", "threads": 1})
     assert "must not be compared" in _doubts(_rows("eager", 128, [4.0] * 3) + _rows("flex", 128, [4.0] * 3, environment=other))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from bench.records import Json, Measurement, Result
+from bench.records import Json, Measurement
 from bench.report.numbers.layout import sections
-from bench.report.numbers.shared_gpu import computed_beside
-from bench.report.numbers.summary import summarize
+from bench.report.numbers.summary import gather, summarize
 from bench.report.trust.doubts import doubts
 from bench.report.views.scaling import scaling_table
 from tests import factories
@@ -18,26 +16,6 @@ from tests.report.views.sharding_sample import shared_run
 
 BESIDE = {"other_compute_processes": ["python3", "python3"], "busy_processes": [{"name": "python3", "cores": 0.7}]}
 IDLE: dict[str, Json] = {"other_compute_processes": ["jupyter"], "busy_processes": [{"name": "backup", "cores": 0.7}]}
-
-
-def one(**conditions: Any) -> Result:
-    return factories.result("run-1", conditions=conditions)
-
-
-@pytest.mark.parametrize(
-    ("conditions", "found"),
-    [
-        (BESIDE, True),
-        (IDLE, False),
-        ({**IDLE, "busy_processes": ["jupyter"]}, True),
-        ({**BESIDE, "other_compute_processes": ["unknown"]}, True),
-        ({**BESIDE, "other_compute_processes": []}, False),
-        ({"other_compute_processes": ["python3"], "busy_processes": []}, False),
-        ({}, False),
-    ],
-)
-def test_who_only_holds_memory_did_not_compute(conditions: dict[str, Json], *, found: bool) -> None:
-    assert computed_beside(one(**conditions)) is found
 
 
 def test_an_idle_neighbour_takes_no_time_away_and_is_told() -> None:
@@ -54,6 +32,23 @@ def test_a_busy_neighbour_takes_the_times_and_leaves_the_memory() -> None:
     assert {case.time_withheld for case in cases} == {"no time is shown: other processes computed on its GPU in 3 of 3 trials"}
     assert not any("time_s" in case.values for case in cases)
     assert [case.values["peak_total_bytes"] for case in cases] == [case.values["peak_total_bytes"] for case in whole]
+
+
+def test_energy_is_withheld_with_the_time_and_what_an_older_page_tells_of_it_stays() -> None:
+    run = factories.run()
+    row = factories.result(run.id, conditions=BESIDE)
+    row = replace(row, measurements=(*row.measurements, Measurement("energy_j", "J", (267.0,))))
+    for told in (False, True):
+        (case,) = gather(run, [row], told=told)[0]
+        assert ("energy_j" in case.values, "time_s" in case.values) == (told, False)
+
+
+def test_one_trial_of_three_beside_a_busy_neighbour_is_in_no_time_and_its_memory_is_shown() -> None:
+    run, rows = shared_run(ranks=(2,))
+    cases = summarize(run, [replace(row, conditions={**row.conditions, **BESIDE}) if row.trial.index == 0 else row for row in rows])
+    assert {(case.time_withheld, case.values["time_s"].n, case.values["peak_total_bytes"].n) for case in cases} == {(None, 2, 3)}
+    (doubt,) = [doubt for doubt in doubts(run, cases) if "are in no time" in doubt.text]
+    assert (doubt.count, doubt.text) == (len(cases), f"of {len(rows)} trials are in no time: other processes computed on their GPU")
 
 
 def test_the_fastest_is_not_named_beside_one_whose_time_is_withheld() -> None:

@@ -13,11 +13,13 @@ from bench.lang.pages import page_in
 from bench.plan.stored import PREDICTED
 from bench.records import Measurement, Result
 from bench.report import render_page
+from bench.report.numbers.by_rank import fullest
 from bench.report.numbers.layout import Section, sections
 from bench.report.numbers.summary import gather
 from bench.report.recompute.verify import verify_page
+from bench.report.views.frontier import reaches
 from bench.report.views.planned import planned_table
-from bench.report.views.ranks import fullest, rank_table
+from bench.report.views.ranks import rank_table
 from bench.report.views.scaling import scaling_table
 from bench.report.views.sharing import pooled, sharing_tables
 from bench.report.views.stages import stage_tables
@@ -123,10 +125,52 @@ def test_the_longest_context_is_told_by_the_number_of_gpus() -> None:
     assert scaling_words(out_of_memory(made, "zero3", 2, seq_len=131072)) == [told.replace("at least 131072", "65536")]
 
 
+def test_where_no_context_fits_on_so_many_gpus_that_is_told_of_the_shortest() -> None:
+    made = longer(shared_run(("zero3",), (1, 2), trials=1), (16384, 65536))
+    for size in (16384, 65536):
+        made = out_of_memory(made, "zero3", 1, seq_len=size)
+    assert scaling_words(made) == [
+        "sharding=zero3: the largest seq len that fits is at least 65536 on 2 GPUs.",
+        "sharding=zero3: not even seq len 16384 fits on 1 GPU.",
+    ]
+    for size in (16384, 65536):
+        made = out_of_memory(made, "zero3", 2, seq_len=size)
+    assert scaling_words(made) == [f"sharding=zero3: not even seq len 16384 fits on {where}." for where in ("1 GPU", "2 GPUs")]
+    found = [f"sharding=zero3：在{where} 上連序列長度 16384 都放不下。" for where in ("一顆 GPU", "2 顆 GPU")]
+    assert [language("zh-TW").said(words) for words in scaling_words(made)] == found
+
+
 def scaling_words(made: Made) -> list[str]:
     table = scaling_table(section_of(made), {})
     assert table
-    return [text for text in table.words if "that fits" in text]
+    return [text for text in table.words if " fits" in text]
+
+
+def test_who_trains_the_most_is_not_firm_by_one_trial_nor_where_ranges_touch(made: Made) -> None:
+    by_one = "Who trains the most is told by one trial, so it is not firm."
+    assert by_one in firmness(shared_run(("ddp", "zero1"), trials=1))
+    assert firmness(made) == []
+    said = "Ranges over trials of sharding=ddp and sharding=zero1, sharding=zero2 overlap, so who trains the most is not firm."
+    assert firmness(changed(made, wide)) == [said]
+    assert language("zh-TW").said(said).startswith("sharding=ddp 與 sharding=zero1, sharding=zero2 的試驗範圍重疊")
+    sized = longer(shared_run(("ddp", "zero1"), (1, 2), trials=2), (2048, 4096))
+    few = sized[0], [row for row in sized[1] if row.trial.index == 0 or row.case.params["seq_len"] == 2048]
+    assert "At seq len 4096 who trains the most is told by one trial, so it is not firm." in firmness(few)
+
+
+def wide(row: Result) -> Result:
+    """Trials up to a tenth apart."""
+    factor = 1 + 0.1 * row.trial.index / 2
+    return replace(row, measurements=tuple(
+        replace(one, samples=tuple(sample * factor for sample in one.samples)) if one.metric == "time_s" else one
+        for one in row.measurements
+    ))  # fmt: skip
+
+
+def firmness(made: Made) -> list[str]:
+    table = scaling_table(section_of(made), {})
+    assert table
+    return [text for text in table.words if "not firm" in text]
 
 
 # --- from which size -----------------------------------------------------------------------------------------------------------------
@@ -347,6 +391,21 @@ def test_the_longest_contexts_of_runs_apart_are_one_answer() -> None:
     assert whole[0].words[-1] == "sharding=zero3: the largest seq len that fits is 16384 on 1 GPU, 65536 on 2 GPUs."
     planned = {(line[2].text, line[-1].text): line[-1].note for line in whole[-1].lines}
     assert planned["seq len 131072", "OOM"].startswith("plan ")
+
+
+def test_a_size_that_one_gpu_does_not_hold_is_no_end_of_what_two_hold() -> None:
+    """In one run of both the ranks follow the sizes, so that a panel has sizes of one GPU and of two on one axis."""
+    one, two = (
+        out_of_memory(longer(shared_run(("zero3",), (ranks,), trials=1), lengths), "zero3", ranks, seq_len=lengths[-1])
+        for ranks, lengths in ((1, (16384, 32768)), (2, (65536, 131072)))
+    )
+
+    def told(*made: Made) -> list[str]:
+        section = section_of((made[0][0], [row for _, rows in made for row in rows]))
+        return [entry.label for facet in section.facets for entry in reaches(section, facet)]
+
+    assert told(one) == told(two) == ["sharding=zero3"]
+    assert told(one, two) == []
 
 
 def test_what_was_measured_twice_or_elsewhere_or_in_another_way_is_two_answers(made: Made) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from bench.plan.predict import predict
 from bench.plan.stored import PREDICTED
-from bench.records import Result, Run, Status
+from bench.records import Result, Run, Status, canonical_json
 from bench.report import render_page
 from bench.report.answers.against import judged
 from bench.report.answers.crossover import crossings
@@ -17,7 +19,7 @@ from bench.report.drawing.figures import styles
 from bench.report.drawing.histogram import BINS, DIGITS, histogram
 from bench.report.drawing.strips import FULL, WALL, Mark, Strip, strips
 from bench.report.numbers.layout import Section, sections
-from bench.report.numbers.predicted import predicted_causes, prediction_words
+from bench.report.numbers.predicted import _predicted, predicted_causes, prediction_words
 from bench.report.numbers.summary import TIME, Reach, gather
 from bench.report.recompute.verify import verify_page
 from bench.report.trust.grounds import trust
@@ -197,6 +199,20 @@ def test_a_prediction_stands_beside_the_measured_peak_of_a_step() -> None:
     pattern = r"defaults: [\d.]+ GiB predicted by today's formulas, 13\.7 GiB measured, [+-][\d.]+ %"
     assert re.fullmatch(pattern, prediction_words(case))
     assert "Below each bar what the memory model predicts of it:" in render_page([run], rows, now=NOW)
+
+
+def test_a_page_computes_the_prediction_of_a_case_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, rows = ladder_run()
+    asked: list[str] = []
+
+    def counted(params: Any, subject: Any, target: Any) -> Any:
+        asked.append(canonical_json([params, subject]))
+        return predict(params, subject, target)
+
+    _predicted.cache_clear()
+    monkeypatch.setattr("bench.report.numbers.predicted.predict", counted)
+    assert "Below each bar what the memory model predicts of it:" in render_page([run], rows, now=NOW)
+    assert len(asked) == len(set(asked)) > 1
 
 
 def test_the_curves_of_ranks_are_no_lines_among_the_conditions() -> None:

@@ -1,0 +1,107 @@
+"""Packs what a page shows only once its script runs: rows, what is closed, and all panels but the first; and puts it back.
+
+For pages that are to travel light. It is the last step over finished text, in whatever language: each part leaves an ellipsis in its place,
+and all of them lie as one deflated list right before the script, which puts them back when the page is opened. What a page says is always
+said of the text that `unfolded` gives, since how well the parts are deflated is the library's affair and no fact of the page.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+
+from bench.lang.pages import language_of
+from bench.store.packed import packed, unpacked
+from bench.store.page_data import END, NoPage
+from bench.store.source import MAX_DOCUMENT_BYTES, parsed
+
+BEGINNING = '<script type="application/zlib" id="parts">'
+PLACE = "<i class=packed>…</i>"
+NOTICE = (
+    "Rows, what is closed, and panels but the first are packed in this file; “…” stands where each belongs. A browser of 2023 or later "
+    "puts them back by JavaScript, and `bench report --from-file FILE` writes them openly: FILE is this page, or the results that it was "
+    "made of."
+)
+LEAST_CHARS = 200
+"""A part that is shorter stays where it is."""
+_SCRIPT = "<script>"
+_MAIN = re.compile(r"<main\b[^<>]*>")
+_MAIN_END = "</main>"
+_TAG = re.compile(r"<(/?)(details|section)\b([^<>\"]*(?:\"[^\"]*\"[^<>\"]*)*)>")
+_HEAD = re.compile(r"\s*<(summary|h3)\b.*?</\1>", re.S)
+"""What is seen of a part that is packed."""
+_ROWS = re.compile(r"\sclass=\"?rows\b")
+_PANEL = re.compile(r"\sclass=\"?facet\b")
+_OPEN = re.compile(r"\sopen\b")
+_CODE = re.compile(r"`([^`]*)`")
+
+
+def folded(page: str) -> str:
+    """The page with its parts packed; one that has no such part as it is. `unfolded` gives back what came, as UTF-8 can hold it."""
+    page = page.encode("utf-8", "backslashreplace").decode("utf-8")
+    main, end = _MAIN.search(page), page.find(_MAIN_END)
+    head, script_tag, script = page.rpartition(_SCRIPT)
+    if BEGINNING in page or PLACE in page or main is None or not main.end() <= end < len(head):
+        return page
+    kept, parts, at = [page[: main.end()], _notice(page)], [], main.end()
+    for start, stop in _places(page, main.end(), end):
+        kept += [page[at:start], PLACE]
+        parts.append(page[start:stop])
+        at = stop
+    if not parts:
+        return page
+    text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+    return f"{''.join(kept)}{page[at : len(head)]}{BEGINNING}{packed(text)}{END}{script_tag}{script}"
+
+
+def unfolded(page: str) -> str:
+    """The page with its parts where they belong, and without the notice. Raises NoPage for parts that cannot be put back."""
+    head, script_tag, script = page.rpartition(_SCRIPT)
+    rest, beginning, text = head.rpartition(BEGINNING)
+    if not beginning:
+        return page
+    if not text.endswith(END):
+        raise NoPage("the packed parts of the page are cut off, or not where its script looks for them")
+    try:
+        parts = parsed(unpacked(text.removesuffix(END), MAX_DOCUMENT_BYTES).encode("utf-8", "surrogatepass"))
+    except ValueError as error:
+        raise NoPage(f"the packed parts of the page {error}") from error
+    if not isinstance(parts, list) or not all(isinstance(part, str) and PLACE not in part for part in parts):
+        raise NoPage("the packed parts of the page are no list of texts")
+    first, *others = f"{rest}{script_tag}{script}".split(PLACE)
+    if len(others) != len(parts):
+        raise NoPage(f"the page has {len(others)} places for packed parts, and {len(parts)} parts")
+    whole = first + "".join(part + after for part, after in zip(parts, others, strict=True))
+    main = _MAIN.search(whole)
+    notice = _notice(page)
+    if main is not None and whole.startswith(notice, main.end()):
+        whole = whole[: main.end()] + whole[main.end() + len(notice) :]
+    return whole
+
+
+def _notice(page: str) -> str:
+    """What is read where no script runs, in the language of the page."""
+    own = language_of(page)
+    text = _CODE.sub(r"<code>\1</code>", html.escape(NOTICE if own is None else own.said(NOTICE), quote=False))
+    return f'<noscript id="packed"><p class="warn">{text}</p></noscript>'
+
+
+def _places(page: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where each part begins and stops, outermost parts alone."""
+    around: list[int | None] = []
+    panels = 0
+    for tag in _TAG.finditer(page, begin, end):
+        closing, name, attributes = tag.groups()
+        if closing:
+            start = around.pop() if around else None
+            if start is not None and tag.start() - start >= LEAST_CHARS:
+                yield start, tag.start()
+            continue
+        is_panel = name == "details" and _PANEL.search(attributes) is not None
+        panels += is_panel
+        is_later = is_panel and panels > 1
+        is_part = is_later or (_ROWS.search(attributes) if name == "section" else not _OPEN.search(attributes))
+        head = _HEAD.match(page, tag.end(), end) if is_part and all(begun is None for begun in around) else None
+        around.append(None if head is None else head.end())
