@@ -12,10 +12,11 @@ When there is no share, rather than a wrong one:
 * for a dtype whose matrix product this run did not measure: fp32 on the matrix units (tf32) is another limit than fp32;
 * of a measured ceiling, where another physical GPU measured it, of the same model or not: a run that was resumed may hold two;
 * of bandwidth, where the bytes that must move are fewer than four times the L2: the cache may have served them;
+* for what computes in another format than the case's dtype, such as float8: work is counted in that dtype, and ceilings are its own;
 * of a canary against itself.
 
 A share of the measured ceiling above one is possible (a matrix product that draws more power runs at a lower clock), but must be
-looked at. Above the data sheet it is impossible, and the runner has made the row `invalid` before it comes here.
+looked at from 1 % above on. Above the data sheet it is impossible, and the runner has made the row `invalid` before it comes here.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from bench.run.limits import L2_MULTIPLE
 from bench.stats import median
 
 FLOPS, BYTES, TOKENS = "flops", "bytes", "tokens"
+ABOVE = 1.01
+"""The share of a measured ceiling from which on a rate is above it."""
+OTHER_FORMAT = "no share: it computes something else on purpose, which may be in another format than the {dtype} of the ceilings"
 _PLAIN = {"matmul": "torch_matmul", "copy": "torch_copy"}
 """What a ceiling is made with: nothing but PyTorch."""
 
@@ -44,6 +48,8 @@ class Timed:
     environment: Environment
     gpus: frozenset[str] = frozenset()
     """UUIDs of the physical GPUs that its trials ran on; empty on a CPU, and where the rows do not know."""
+    in_its_dtype: bool = True
+    """Whether it computes in the case's dtype, in which work and bytes are counted."""
 
     @property
     def median_s(self) -> float:
@@ -114,7 +120,7 @@ class Rate:
 
     @property
     def above_measured(self) -> bool:
-        return self.measured is not None and self.measured.value > 1.0
+        return self.measured is not None and self.measured.value >= ABOVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +196,7 @@ def rates(timed: Timed, by_gpu: ByGpu) -> Rates:
         per_s = ranks * cost.flops / seconds
         top = None if own_ceiling or not alone else measured.flops.get(timed.case.dtype)
         promised = sheet.flops.get(timed.case.dtype) if sheet else None
-        flops = Rate(FLOPS, per_s, _share(per_s, top), _share(per_s, _promise(sheet, promised)))
+        flops = _rate(timed, FLOPS, per_s, top, _promise(sheet, promised))
     if cost.bytes:
         per_s = ranks * cost.bytes / seconds
         withheld = _cached(timed, cost.bytes) if measured.bytes or sheet else None
@@ -198,13 +204,19 @@ def rates(timed: Timed, by_gpu: ByGpu) -> Rates:
             moved = Rate(BYTES, per_s, withheld=withheld)
         else:
             top = None if own_ceiling or not alone else measured.bytes
-            moved = Rate(BYTES, per_s, _share(per_s, top), _share(per_s, _promise(sheet, sheet.bandwidth if sheet else None)))
+            moved = _rate(timed, BYTES, per_s, top, _promise(sheet, sheet.bandwidth if sheet else None))
     return Rates(
         flops,
         moved,
         Rate(TOKENS, ranks * cost.tokens / seconds) if cost.tokens else None,
         cost.flops / cost.bytes if cost.flops and cost.bytes else None,
     )
+
+
+def _rate(timed: Timed, kind: str, per_s: float, top: Ceiling | None, promised: Ceiling | None) -> Rate:
+    if not timed.in_its_dtype:
+        return Rate(kind, per_s, withheld=OTHER_FORMAT.format(dtype=timed.case.dtype) if top or promised else None)
+    return Rate(kind, per_s, _share(per_s, top), _share(per_s, promised))
 
 
 def _share(per_s: float, ceiling: Ceiling | None) -> Share | None:

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from bench.judge.rates import ByGpu, Rates, Timed, ceilings, rates
+from bench.judge.rates import ABOVE, ByGpu, Rates, Timed, ceilings, rates
 from bench.records import Case, Cost, Environment, Pass
 from bench.run.canaries import COPY_ELEMENTS, MATMUL_SIZE, canary_cases
 from tests import factories
@@ -116,6 +116,32 @@ def test_above_the_measured_ceiling_is_flagged() -> None:
     found = _rates(_timed(_case(), 1e-3, flops=770_000_000_000))
     assert found.above_measured == (found.flops,)
     assert _rates(_timed(_case(), 1e-3, flops=690_000_000_000)).above_measured == ()
+
+
+def test_a_share_that_prints_as_the_whole_ceiling_is_not_above_it() -> None:
+    near, above = (_rates(_timed(_case(), 1e-3, flops=int(700e9 * share))) for share in (ABOVE - 0.001, ABOVE + 0.001))
+    assert near.above_measured == ()
+    assert above.above_measured == (above.flops,)
+
+
+def test_what_computes_in_another_format_has_rates_and_no_share_of_the_ceilings() -> None:
+    timed = _timed(_case(), 1e-3, flops=940_000_000_000, moved=2_000 * MIB)
+    found = _rates(dataclasses.replace(timed, in_its_dtype=False))
+    assert found.flops is not None
+    assert found.bytes is not None
+    assert found.flops.per_s == pytest.approx(940e12)
+    assert (found.flops.share, found.bytes.share) == (None, None)
+    assert found.flops.withheld is not None
+    assert "another format than the bf16" in found.flops.withheld
+    assert found.above_measured == ()
+    assert _rates(timed).above_measured == (_rates(timed).flops,)
+
+
+def test_where_there_is_no_ceiling_no_share_is_withheld() -> None:
+    timed = _timed(_case(), 1e-3, flops=10**9, moved=2**40, gpu_model="Some New GPU")
+    found = rates(dataclasses.replace(timed, in_its_dtype=False), {})
+    assert found.flops is not None
+    assert found.flops.withheld is None
 
 
 @pytest.mark.parametrize("hard", [{"gpu_model": "Some New GPU"}, {"mig": "1g.18gb"}])

@@ -13,7 +13,7 @@ from bench.judge.thresholds import FEWEST
 from bench.judge.verdict import BETTER, CANNOT_TELL, SAME
 from bench.records import Status
 from bench.report.answers.against import Against, Judged, judge, pair_of
-from bench.report.answers.readings import Size, span_text
+from bench.report.answers.readings import SAME_WITHIN, Size, span_text
 from bench.report.answers.settings import Setting, setting
 from bench.report.numbers import units
 from bench.report.numbers.findings import error_words, other_numbers
@@ -65,10 +65,10 @@ class _Choice:
     memory: Against | None
 
 
-FASTER, STAY, UNSETTLED, SMALLER, ONLY, APART = "faster", "stay", "unsettled", "smaller", "only", "apart"
+FASTER, STAY, UNSETTLED, SMALLER, ONLY, TIMED, APART = "faster", "stay", "unsettled", "smaller", "only", "timed", "apart"
 _VERBS = {
     FASTER: "use", STAY: "stay with", UNSETTLED: "perhaps", SMALLER: "to save memory use", ONLY: "only",
-    APART: "where other numbers will do, use",
+    TIMED: "only", APART: "where other numbers will do, use",
 }  # fmt: skip
 
 
@@ -104,12 +104,12 @@ def _fastest(section: Section, facet: Facet, alike: Sequence[str], x: Size, judg
     base = facet.cells.get((facet.baseline, x)) if facet.baseline else None
     if base is None or base.status is not Status.OK or TIME not in base.values:
         if len(cells) == 1:
-            return _Choice(best.label, ONLY, (), best, None, None, None)
+            return _Choice(best.label, _alone(facet, alike, x), (), best, None, None, None)
         return _beside(section, best, cells[1])
     if best.label == base.label:
         others = cells[1:]
         if not others:
-            return _Choice(best.label, ONLY, (), best, None, None, None)
+            return _Choice(best.label, _alone(facet, alike, x), (), best, None, None, None)
         return _Choice(best.label, STAY, _ties(best, others), best, others[0], None, None)
     if judged is None:
         return None
@@ -120,9 +120,24 @@ def _fastest(section: Section, facet: Facet, alike: Sequence[str], x: Size, judg
     if time is not None and time.word == BETTER:
         ties = _ties(best, [cell for cell in cells if cell.label not in (best.label, base.label)])
         return _Choice(best.label, FASTER, ties, best, base, time, memory)
-    if time is not None and time.word == SAME:
-        return _Choice(base.label, STAY, (best.label,), base, best, None, None)
+    if time is not None and (time.word == SAME or _even(time)):
+        return _Choice(base.label, STAY, (best.label,), base, best, None if time.word == SAME else time, None)
     return _Choice(best.label, UNSETTLED, (), best, base, time, memory)
+
+
+def _alone(facet: Facet, alike: Sequence[str], x: Size) -> str:
+    """Whether the only one with a time is the only one that was measured: times of others may be withheld."""
+    cells = [cell for label in alike if (cell := facet.cells.get((label, x))) is not None]
+    return ONLY if sum(cell.usable for cell in cells) == 1 else TIMED
+
+
+def _even(time: Against) -> bool:
+    """Whether nobody can tell which is faster, and the medians differ by less than what is printed."""
+    return time.word == CANNOT_TELL and time.ratio is not None and _prints_as_one(time.ratio)
+
+
+def _prints_as_one(ratio: float) -> bool:
+    return units.ratio(1 / ratio if 0 < ratio < 1 else ratio) == units.ratio(1.0)
 
 
 def _beside(section: Section, best: CaseSummary, following: CaseSummary) -> _Choice:
@@ -150,7 +165,9 @@ def _smallest(
     cells = [cell for cell in _cells(facet, alike, x, section.memory) if TIME in cell.values]
     if judged is None or base is None or section.memory not in base.values or not cells:
         return None
-    best = min(cells, key=lambda cell: (cell.values[section.memory].median, cell.values[TIME].median))
+    least = min(cell.values[section.memory].median for cell in cells)
+    alike_in_memory = [cell for cell in cells if cell.values[section.memory].median <= least * (1 + ALIKE)]
+    best = min(alike_in_memory, key=lambda cell: (cell.values[TIME].median, cell.values[section.memory].median))
     time, memory = judged.of(best, TIME), judged.of(best, section.memory)
     if best.label in (fastest, base.label) or memory is None or memory.word != BETTER or (memory.ratio or 1.0) > WORTH:
         return None
@@ -170,7 +187,7 @@ def _apart(facet: Facet, others: Sequence[str], x: Size, judged: Judged | None) 
         return None
     best = min(cells, key=lambda cell: cell.values[TIME].median)
     time = judged.of(best, TIME)
-    if time is None or time.ratio is None or time.ratio >= 1:
+    if time is None or time.ratio is None or time.ratio >= 1 or _prints_as_one(time.ratio):
         return None
     return _Choice(best.label, APART, (), best, base, time, judged.of(best, facet.memory))
 
@@ -198,7 +215,7 @@ def _sentence(section: Section, facet: Facet, choice: _Choice, xs: Sequence[Size
         subject=choice.label,
         numbers=_numbers(choice, at, "that computes the same " if other_numbers(facet) else ""),
         doubt=_doubt(choice),
-        setting=None if choice.kind in (STAY, ONLY) else setting(choice.cell),
+        setting=None if choice.kind in (STAY, ONLY, TIMED) else setting(choice.cell),
         settled=choice.kind in (FASTER, SMALLER, ONLY) or (choice.kind == STAY and _doubt(choice) is None),
         about=(choice.cell, *((choice.beside,) if choice.beside else ())),
     )
@@ -207,14 +224,13 @@ def _sentence(section: Section, facet: Facet, choice: _Choice, xs: Sequence[Size
 def _numbers(choice: _Choice, at: str, alike: str) -> str:
     beside = choice.beside
     if beside is None:
-        return f"nothing else {alike}was measured here"
+        return f"nothing else {alike}was measured here" if choice.kind == ONLY else f"nothing else {alike}has a time here"
     if choice.kind == STAY:
         if choice.ties:
             return f"nothing is shown to be faster; {_listed(choice.ties)} can't be told from it{at}"
         faster = "nothing is faster" if _doubt(choice) is None else "no median is lower"
         own = choice.cell.values[TIME].median
-        times = f"takes {units.ratio(beside.values[TIME].median / own)} its time" if own > 0 else "takes longer than no time at all"
-        return f"{faster}; the next, {beside.label}, {times}{at}"
+        return f"{faster}; the next, {beside.label}, {_longer(beside.values[TIME].median, own)}{at}"
     parts = [speed_words(choice.time, beside.label), memory_words(choice.memory)]
     if choice.kind == SMALLER:
         parts = [f"{memory_words(choice.memory)} of {beside.label}", speed_words(choice.time, None)]
@@ -223,13 +239,20 @@ def _numbers(choice: _Choice, at: str, alike: str) -> str:
     return words + (f"; {errors}" if errors else "") + (f"; {_listed(choice.ties)} can't be told from it" if choice.ties else "")
 
 
+def _longer(time_s: float, own_s: float) -> str:
+    if own_s <= 0:
+        return "takes longer than no time at all"
+    ratio = time_s / own_s
+    return f"is as fast within {units.percent(SAME_WITHIN)}" if _prints_as_one(ratio) else f"takes {units.ratio(ratio)} its time"
+
+
 def _doubt(choice: _Choice) -> str | None:
     if choice.kind not in (STAY, UNSETTLED, APART) or choice.beside is None:
         return None
     few = min(choice.cell.values[TIME].n, choice.beside.values[TIME].n)
     if few < FEWEST:
         return f"{few} trial{'' if few == 1 else 's'}: an interval needs {FEWEST}"
-    return f"can't tell: {choice.time.reason}" if choice.kind == UNSETTLED and choice.time is not None else None
+    return f"can't tell: {choice.time.reason}" if choice.kind in (STAY, UNSETTLED) and choice.time is not None else None
 
 
 def _listed(labels: Sequence[str]) -> str:
@@ -237,7 +260,7 @@ def _listed(labels: Sequence[str]) -> str:
 
 
 def speed_words(against: Against | None, of: str | None) -> str:
-    """`1.90× faster than sdpa_flash (1.85–1.95)`, `1.20× slower (1.19–1.21)`, `as fast`."""
+    """`1.90× faster than sdpa_flash (1.85–1.95)`, `1.20× slower (1.19–1.21)`, `as fast`, `as fast in its median`."""
     if against is None or against.ratio is None:
         return ""
     than = f" than {of}" if of else ""
@@ -248,6 +271,8 @@ def speed_words(against: Against | None, of: str | None) -> str:
         (1 / against.ratio, _inverse(against.high), _inverse(against.low)) if faster else (against.ratio, against.low, against.high)
     )
     between = f" ({_short(low)}{units.EN_DASH}{_short(high)})" if low is not None and high is not None else ""
+    if _even(against):
+        return f"as fast{f' as {of}' if of else ''} in its median{between}"
     word = "faster" if faster else "slower"
     return f"{units.ratio(value)} {word}{than}{' in its median' if against.word == CANNOT_TELL else ''}{between}"
 

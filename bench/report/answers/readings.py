@@ -20,8 +20,8 @@ from bench.report.numbers.summary import TIME, TOTAL, CaseSummary, Spread
 KEPT = ("weight_bytes", "state_bytes")
 """What a technique keeps between calls, and is chosen for: asked for where subjects differ in it."""
 OTHER_NUMBERS = "computes something else on purpose"
-SAME_MEMORY = 0.005
-"""Peaks nearer to each other are told as the same: `more memory: 1.00×` would say nothing."""
+SAME_WITHIN = 0.005
+"""Peaks, and times, nearer to each other are told as the same: `more memory: 1.00×` would say nothing."""
 Size = float | int | None
 
 
@@ -108,6 +108,11 @@ class _Contest:
         if least == 0 and len(cells) > 1 and all(self.value(cell) == 0 for cell in cells):
             return []  # a pass that keeps nothing, whoever makes it, has no winner
         return [cell for cell in cells if self.value(cell) == least]
+
+    def untimed(self, x: Size, names: Sequence[str]) -> bool:
+        """Whether others were measured at `x` whose times are withheld."""
+        cells = [cell for label in self.rivals if label not in names and (cell := self.facet.cells.get((label, x))) is not None]
+        return self.metric == TIME and any(cell.usable and TIME not in cell.values for cell in cells)
 
     @property
     def other_metric(self) -> str:
@@ -227,8 +232,8 @@ def _other_side(
             words = f", and {same}"
         elif metric == TIME and own.overlaps(other):
             words = f", and {same} within the ranges over trials: {ratio_words(ratio)}"
-        elif metric != TIME and abs(ratio.median - 1) < SAME_MEMORY:
-            words = f", and {same} within {units.percent(SAME_MEMORY)}"
+        elif abs(ratio.median - 1) < SAME_WITHIN:
+            words = f", and {same} within {units.percent(SAME_WITHIN)}"
         elif ratio.median < 1:
             words = f", and {less}: {ratio_words(ratio)}"
         else:
@@ -240,13 +245,14 @@ def _other_side(
 def _doubts(contest: _Contest, xs: Sequence[Size], names: tuple[str, ...]) -> list[str]:
     metric = contest.metric
     alone: list[Size] = []
+    untimed: list[Size] = []
     near: dict[str, list[Size]] = {}
     elsewhere: dict[str, list[Size]] = {}
     for x in xs:
         first = contest.best(x)[0]
         rest = [cell for cell in contest.measured(x, contest.rivals) if cell.label not in names]
         if not rest and len(names) == 1:
-            alone.append(x)
+            (untimed if contest.untimed(x, names) else alone).append(x)
         for cell in rest:
             if cell.values[metric].overlaps(first.values[metric]):
                 near.setdefault(cell.label, []).append(x)
@@ -254,10 +260,12 @@ def _doubts(contest: _Contest, xs: Sequence[Size], names: tuple[str, ...]) -> li
                 elsewhere.setdefault(cell.label, []).append(x)
     found = [f"its range overlaps that of {label}{_at(sizes, xs)}" for label, sizes in near.items()]
     found += [f"{label} ran on another physical GPU{_at(sizes, xs)}" for label, sizes in elsewhere.items()]
+    alike = "that computes the same " if len(contest.rivals) < len(contest.facet.labels) else ""
     if alone:
-        alike = "that computes the same " if len(contest.rivals) < len(contest.facet.labels) else ""
         found.append(f"nothing else {alike}was measured{_at(alone, xs) or ' here'}")
-    if contest.best(xs[-1])[0].values[metric].n == 1 and metric == TIME and not alone:
+    if untimed:
+        found.append(f"nothing else {alike}has a time{_at(untimed, xs) or ' here'}")
+    if contest.best(xs[-1])[0].values[metric].n == 1 and metric == TIME and not alone and not untimed:
         found.append("one trial only, so the spread is not known")
     return found
 

@@ -70,7 +70,9 @@ def _roofline(section: Section, dtype: str, chosen: dict[str, Style], prefix: st
         return None
     flops = roofs[gpus].flops[dtype]
     cases = [case for case in section.cases if case.case.dtype == dtype and case.status is Status.OK and case.gpus == gpus]
-    points = [(case, rates.intensity, rates.flops) for case in cases if (rates := case.rates).flops and rates.intensity]
+    measured = [(case, case.rates) for case in cases]
+    # What computes in another format has other roofs.
+    points = [(case, own.intensity, own.flops) for case, own in measured if own.flops and own.intensity and not own.flops.withheld]
     if not points or len(points) > MOST_MARKS:
         return None
     timed = points[0][0].timed

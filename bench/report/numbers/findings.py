@@ -31,8 +31,6 @@ LARGER_ERROR = 1.25
 OTHER_ERROR = 3.0
 LEAST_OTHER_ERROR = 1e-3
 """Above both, relative to the baseline and for itself, an error is no rounding any more: other numbers are computed."""
-TOLERANCE_WORDS = "the tolerance that the implementation declares"
-"""How a check says that its limit is a declared tolerance."""
 NUMERICS = (
     "numerics_weights", "numerics_gradients", "numerics_states", "numerics_master", "numerics_compute", "numerics_loss_scaling",
     "learned_parameters",
@@ -72,11 +70,6 @@ def _differs(facet: Facet, x: float | int | None, metric: str) -> bool:
     return len(seen) > 1
 
 
-def declares_tolerance(case: CaseSummary) -> bool:
-    """Whether a check of the case was held against a tolerance that its implementation declares."""
-    return any(TOLERANCE_WORDS in (check.detail or "") for result in case.counted for check in result.checks)
-
-
 def other_numbers(facet: Facet) -> frozenset[str]:
     """Subjects that compute something else on purpose: by their declared tolerance, in another dtype than the baseline (the first,
     where there is none), because their error is no rounding any more, or because they train in other numerics or other weights.
@@ -88,7 +81,7 @@ def other_numbers(facet: Facet) -> frozenset[str]:
         label
         for label in facet.labels
         if any(
-            cell.case.dtype != dtype or declares_tolerance(cell) or _far_off(facet, cell, x) or _trains_otherwise(facet, cell)
+            cell.case.dtype != dtype or cell.declares_tolerance or _far_off(facet, cell, x) or _trains_otherwise(facet, cell)
             for x in facet.xs
             if (cell := facet.cells.get((label, x)))
         )

@@ -111,7 +111,8 @@ def reach_words(reach: Reach) -> list[str]:
     for summary in canaries_in_order(reach):
         rate = canary_rate(summary)
         if rate is None:
-            lines.append(f"{canary_name(summary)} {summary.status}" + (f": {summary.reason}" if summary.reason else ""))
+            why = summary.reason or summary.time_withheld
+            lines.append(f"{canary_name(summary)} {summary.status}" + (f": {why}" if why else ""))
             continue
         share = share_words(rate)
         lines.append(

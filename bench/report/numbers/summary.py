@@ -27,6 +27,10 @@ TOTAL = "peak_total_bytes"
 SAVED = "saved_bytes"
 CYCLES = "cycles"
 KERNELS = "kernels_per_call"
+TOLERANCE_WORDS = "the tolerance that the implementation declares"
+"""How a check says that its limit is a declared tolerance."""
+COUNTED_FOR_ALL = "optimizer"
+"""The workload whose formula counts only what each subject moves, whatever it stores its states in."""
 PHASES = ("forward_s", "backward_s", "optimizer_s")
 """The parts of one training step, in the order in which they run."""
 
@@ -120,6 +124,11 @@ class CaseSummary:
         return len({result.trial.index for result in (*self.counted, *(result for result, _ in self.set_aside))})
 
     @property
+    def declares_tolerance(self) -> bool:
+        """Whether a check of the case was held against a tolerance that its implementation declares."""
+        return any(TOLERANCE_WORDS in (check.detail or "") for result in self.counted for check in result.checks)
+
+    @property
     def timed(self) -> Timed | None:
         """What a rate is made of; None where the case has no time or its workload counts no work."""
         measured = [result for result in self.counted if TIME in self.trial_values.get(result.id, {})]
@@ -128,7 +137,8 @@ class CaseSummary:
             return None
         seconds = tuple(self.trial_values[result.id][TIME] for result in measured)
         gpus = frozenset(gpu for result in measured if (gpu := gpu_of(result)))
-        return Timed(self.case, cost, seconds, measured[0].environment, gpus)
+        in_its_dtype = self.case.workload == COUNTED_FOR_ALL or not self.declares_tolerance
+        return Timed(self.case, cost, seconds, measured[0].environment, gpus, in_its_dtype)
 
     @property
     def gpus(self) -> frozenset[str]:

@@ -14,7 +14,7 @@ from bench.records import Json, Result, Run, dump
 from bench.report.answers.readings import OTHER_NUMBERS, questions, readings, value_words
 from bench.report.drawing.figures import TITLES, case_word
 from bench.report.numbers import units
-from bench.report.numbers.findings import FINDINGS, declares_tolerance, found_in, other_numbers, title, value_text
+from bench.report.numbers.findings import FINDINGS, found_in, other_numbers, title, value_text
 from bench.report.numbers.hardware_work import hardware_utilisation
 from bench.report.numbers.layout import Section, sections
 from bench.report.numbers.memory import is_training_step
@@ -231,7 +231,7 @@ def _case_data(summary: CaseSummary) -> dict[str, Json]:
         },
         "mfu": utilised.share if (utilised := utilisation(summary)) else None,
         "hfu": more.share if (more := hardware_utilisation(summary)) else None,
-        "declares_tolerance": declares_tolerance(summary),
+        "declares_tolerance": summary.declares_tolerance,
         "proof": summary.proof.verdict if summary.proof else None,
         "time_withheld": summary.time_withheld,
         "command": next((result.command for result in summary.counted), None),

@@ -14,7 +14,8 @@ from bench.judge.shared_gpu import on_its_gpu
 from bench.machine.throttling import CHOSEN
 from bench.plan.stored import PREDICTED, Stored, stored
 from bench.records import Check, Json, Result
-from bench.report.numbers.findings import TOLERANCE_WORDS, numerics_of
+from bench.report.numbers.findings import numerics_of
+from bench.report.numbers.summary import TOLERANCE_WORDS
 from bench.report.trust.doubts import FEWEST_ON_ONE_SM, FLAGS, SCALES, SEEN_OFTEN
 from bench.report.views.rows import nearness
 

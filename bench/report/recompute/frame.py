@@ -60,6 +60,9 @@ def frame(text: str, own: Language | None) -> Framed:
     again = _again(_data(text))
     again = again if own is None else page_in(again, own)
     words, right = list(_words(text)), list(_words(again))
+    if own is not None:
+        said = set(right)
+        words = [piece if piece in said else _renewed(piece, own) for piece in words]
     drawn, redrawn = _drawings(text), _drawings(again)
     dress, dressed = list(_dress(text)), list(_dress(again))
     between = list(differences_of(words, right))
@@ -88,6 +91,13 @@ def frame(text: str, own: Language | None) -> Framed:
     }
     unlike = [*_lacking(added), *_unlike(text, again, drawn, redrawn)]
     return Framed(stated, tuple(differences), tuple(unlike))
+
+
+def _renewed(piece: str, own: Language) -> str:
+    """A piece in the page's language that says what a former version said, as this one says it."""
+    english = own.english(piece)
+    now = today(english)
+    return piece if now == english else own.said(now)
 
 
 def _lacking(added: Sequence[tuple[str, str]]) -> Iterator[str]:

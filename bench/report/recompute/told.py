@@ -136,8 +136,7 @@ def _around(view: RunView, first: RunView) -> Iterator[Said]:
         yield Said(ENVIRONMENT, f"Known there and not here: {', '.join(missing)}.", required=False)
     for difference in around.differences:
         values = ", ".join(f"{value} ({n})" for value, n in difference.values)
-        kind = "hard: rows are not comparable" if difference.hard else "soft: comparable with care"
-        yield Said(ENVIRONMENT, f"{difference.name} {kind} {values}", required=not alike)
+        yield Said(ENVIRONMENT, f"{difference.name} {difference.means} {values}", required=not alike)
     for item in (*around.hard, *around.soft):
         yield Said(ENVIRONMENT, " ".join(item), required=not (later and item in (*others.hard, *others.soft)))
 

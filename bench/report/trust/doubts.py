@@ -14,6 +14,7 @@ from bench.report.numbers import units
 from bench.report.numbers.rates import CLOCK_WANDERED_CYCLES, CLOCK_WANDERED_TIME, clock_wandered
 from bench.report.numbers.samples import taken
 from bench.report.numbers.summary import TIME, CaseSummary, Reach, gpu_of
+from bench.report.trust.surroundings import DEVICES
 
 FEW_TRIALS = 3
 FEW_SAMPLES = 30
@@ -29,6 +30,8 @@ SEEN_OFTEN = 0.05
 """A reason for lower clocks is told above this share of a trial's readings."""
 
 SHOWN_UUID = 16
+NAMELESS = "other"
+"""What stands for the name of a process in rows that were published."""
 SCALES = "loss_scale_history"
 """The condition that tells how dynamic loss scaling went."""
 
@@ -51,8 +54,9 @@ def _flags(results: Sequence[Result]) -> list[Doubt]:
     neighbours = Counter(name for result in results for name in sorted(_neighbours(result)))
     if neighbours:
         touched = sum(bool(_neighbours(result)) for result in results)
-        names = ", ".join(name for name, _ in sorted(neighbours.items(), key=lambda item: (-item[1], item[0]))[:4])
-        found.append(Doubt(touched, f"of {len(results)} timed trials ran beside busy processes of others ({names})"))
+        named = sorted(neighbours.items(), key=lambda item: (-item[1], item[0]))[:4]
+        names = f" ({', '.join(name for name, _ in named)})" if set(neighbours) != {NAMELESS} else ""
+        found.append(Doubt(touched, f"of {len(results)} timed trials ran beside busy processes of others{names}"))
     throttled = Counter(word for result in results for word in _throttle_words(result))
     found += [
         Doubt(n, f"of {len(results)} timed trials saw the clocks held back: {word.replace('_', ' ')}")
@@ -172,7 +176,9 @@ def _several_gpus(cases: Sequence[CaseSummary], canaries: Sequence[CaseSummary])
     if without:
         names = " and ".join(map(_short, without))
         shares = f"no canary ran on {names}, so its rows have no share of a measured ceiling" if known else ""
-    listed = ", ".join(f"{n} rows on {_short(gpu)}" for gpu, n in sorted(rows.items(), key=lambda item: (-item[1], item[0])))
+    listed = ", ".join(
+        f"{n} row{'s' if n > 1 else ''} on {_short(gpu)}" for gpu, n in sorted(rows.items(), key=lambda item: (-item[1], item[0]))
+    )
     apart = sum(len(gpus) > 1 for gpus in _gpus_by_point(cases).values())
     points = f"; at {apart} point{'s' if apart > 1 else ''} subjects ran on different ones" if apart else ""
     text = f"physical GPUs in one run, which may differ in clocks and power ({listed}){points}"
@@ -267,7 +273,7 @@ def doubts(run: Run, cases: Sequence[CaseSummary], reach: Reach | None = None) -
 
 def _place(hard: Mapping[str, Scalar]) -> frozenset[tuple[str, Scalar]]:
     """The hard facts of a machine, less how many devices a row took: that many ranks are a case of their own."""
-    return frozenset((name, value) for name, value in hard.items() if name != "count")
+    return frozenset((name, value) for name, value in hard.items() if name != DEVICES)
 
 
 def _left_out(case: CaseSummary) -> int:

@@ -120,11 +120,15 @@ def _proof(cases: Sequence[CaseSummary]) -> TrustLine:
 def _canaries(run: Run, reach: Reach) -> TrustLine | None:
     if not run.device.startswith("cuda"):
         return None
-    words = []
-    for summary in canaries_in_order(reach):
-        rate = canary_rate(summary)
-        reached = (
-            f"{rate_words(rate)} ({trials_words(summary.values[TIME])})" if rate and TIME in summary.values else str(summary.status)
-        )
-        words.append(f"{canary_name(summary)} {reached}")
-    return TrustLine("canaries", ", ".join(words) or "none were measured: no ceiling of this machine is known", bool(words))
+    found = canaries_in_order(reach)
+    words = [f"{canary_name(summary)} {_reached(summary)}" for summary in found]
+    known = all(canary_rate(summary) for summary in found)
+    return TrustLine(
+        "canaries", ", ".join(words) or "none were measured: no ceiling of this machine is known", bool(words) and known
+    )
+
+
+def _reached(summary: CaseSummary) -> str:
+    if (rate := canary_rate(summary)) and TIME in summary.values:
+        return f"{rate_words(rate)} ({trials_words(summary.values[TIME])})"
+    return f"{summary.status} without a rate" if summary.status is Status.OK else str(summary.status)

@@ -10,6 +10,9 @@ from bench.records import Result, Scalar, canonical_json
 from bench.report.numbers import units
 from bench.report.numbers.units import shorten
 
+DEVICES = "count"
+"""How many devices a row took: cases on another number of ranks are other cases, and no other machine."""
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -18,6 +21,18 @@ class Difference:
     name: str
     hard: bool
     values: tuple[tuple[str, int], ...]
+
+    @property
+    def forbids(self) -> bool:
+        """Whether rows with other values may not be compared."""
+        return self.hard and self.name != DEVICES
+
+    @property
+    def means(self) -> str:
+        """The same in words."""
+        if self.name == DEVICES:
+            return "devices of a trial: those of another number are other cases"
+        return "hard: rows are not comparable" if self.forbids else "soft: comparable with care"
 
 
 @dataclass(frozen=True, slots=True)

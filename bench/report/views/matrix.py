@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bench.judge.rates import TOKENS, Rate
+from bench.judge.rates import FLOPS, TOKENS, Rate, Rates
 from bench.judge.verdict import BETTER, WORSE
 from bench.report.answers.against import Judged
 from bench.report.drawing.figures import case_word, status_word
@@ -35,7 +35,7 @@ class MatrixCell:
     tint: str
     """`faster` or `slower` where the time is judged better or worse than the baseline's, else nothing."""
     rate: str | None
-    """`519 TFLOP/s` or `3.10 TB/s`: the rate that is nearer to its limit, where a limit is known."""
+    """`519 TFLOP/s` or `3.10 TB/s`: the rate that is nearer to its limit, where a limit is known, if only that of another format."""
     share: str | None
     """That rate over the measured ceiling, else over the data sheet: `71 %`."""
     above: bool
@@ -91,7 +91,7 @@ def _cell(shown: _Shown, label: str, x: float | int | None) -> MatrixCell:
         others = ", ".join(f"{n} {status_word(s)}" for s, n in counts.items() if s is not summary.status)
         ended = f"{counts[summary.status]} of {sum(counts.values())} trials; {others}"
     rates = summary.rates
-    rate = rates.leading if rates.leading and rates.leading.kind != TOKENS and rates.leading.share else None
+    rate = _telling_rate(rates)
     utilised = utilisation(summary)
     if is_training_step(summary):
         rate = rates.tokens
@@ -112,6 +112,13 @@ def _cell(shown: _Shown, label: str, x: float | int | None) -> MatrixCell:
         shown.row_ids.get((summary.case.key, summary.arm)),
         ended,
     )
+
+
+def _telling_rate(rates: Rates) -> Rate | None:
+    rate = rates.leading
+    if rate is None or rate.kind == TOKENS:
+        return None
+    return rate if rate.share or (rate.kind == FLOPS and rate.withheld) else None
 
 
 def row_words(row: MatrixRow) -> str:

@@ -21,6 +21,7 @@ from bench.report.numbers.rates import Utilisation, above_words, all_rates, cloc
 from bench.report.numbers.samples import taken
 from bench.report.numbers.summary import CYCLES, KERNELS, SAVED, SET_ASIDE, TIME, CaseSummary
 from bench.report.numbers.units import shorten
+from bench.report.trust.surroundings import DEVICES
 
 SHOWN_REASON = 4000
 FULL, LIGHT, BRIEF = "full", "light", "brief"
@@ -276,7 +277,7 @@ def _difference(result: Result, usual: Mapping[str, Scalar]) -> tuple[tuple[str,
     return tuple(
         (name, shorten(units.fact(name, value)), shorten(units.fact(name, usual[name])))
         for name, value in sorted(own.items())
-        if name in usual and usual[name] != value
+        if name != DEVICES and name in usual and usual[name] != value
     )
 
 

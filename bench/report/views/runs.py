@@ -168,6 +168,8 @@ class CanaryView:
     """Range over trials as a share of the median, and n."""
     share: str | None
     denominator: str | None
+    why_none: str | None
+    """Why a canary that is `ok` has no rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +281,7 @@ def _canary(summary: CaseSummary) -> CanaryView:
         spread=trials_words(time) if rate and time else None,
         share=share_words(rate) if rate else None,
         denominator=denominators(rate) if rate else None,
+        why_none=None if rate else summary.time_withheld,
     )
 
 

@@ -6,12 +6,15 @@ import dataclasses
 import json
 from typing import Any
 
+import pytest
+
 from bench.records import Result, Run, Status
 from bench.report.answers.advice import Advice, advice
 from bench.report.answers.against import judged
+from bench.report.answers.readings import readings
 from bench.report.answers.settings import setting
 from bench.report.numbers.layout import Section, sections
-from bench.report.numbers.summary import gather
+from bench.report.numbers.summary import TIME, gather
 from bench.report.views.frontier import frontier_advice
 from tests import factories
 from tests.report.step_sample import quantized_run
@@ -53,8 +56,69 @@ def test_one_trial_a_side_shows_of_nobody_that_nothing_is_faster() -> None:
     assert stay
     for entry in stay:
         assert not entry.settled
-        assert entry.numbers.startswith("no median is lower; the next, flex, takes ")
+        assert entry.numbers.startswith("no median is lower; the next, flex, is as fast within 0.5 %")
         assert entry.doubt == "1 trial: an interval needs 3"
+
+
+def _run_of(times: dict[str, tuple[float, ...]], peaks: dict[str, int] | None = None, **suite: Any) -> tuple[Run, list[Result]]:
+    run = factories.run(id="run-e", suite_data=suite)
+    return run, [
+        factories.result(run.id, factories.case(name), index=index, time_s=time_s, peak=(peaks or {}).get(name, 2**30))
+        for name, values in times.items()
+        for index, time_s in enumerate(values)
+    ]
+
+
+def test_a_median_that_is_lower_by_less_than_is_printed_is_no_reason_to_change() -> None:
+    baseline = {"baseline": {"attention": "sdpa_flash"}}
+    (found,) = _advice(*_run_of({"sdpa_flash": (1.0,), "flex": (0.998,)}, **baseline))
+    assert (found.verb, found.subject, found.settled, found.setting) == ("stay with", "sdpa_flash", False, None)
+    assert found.numbers == "nothing is shown to be faster; flex can't be told from it"
+    assert found.doubt == "1 trial: an interval needs 3"
+    (wide,) = _advice(*_run_of({"sdpa_flash": (0.9, 1.0, 1.1), "flex": (0.88, 0.999, 1.12)}, **baseline))
+    assert (wide.verb, wide.subject, wide.settled) == ("stay with", "sdpa_flash", False)
+    assert wide.doubt is not None
+    assert wide.doubt.startswith("can't tell: ")
+
+
+def test_the_next_whose_time_prints_the_same_is_as_fast() -> None:
+    (found,) = _advice(*_run_of({"sdpa_flash": (1.0,), "flex": (1.002,)}, baseline={"attention": "sdpa_flash"}))
+    assert found.numbers == "no median is lower; the next, flex, is as fast within 0.5 %"
+
+
+@pytest.mark.parametrize("baseline", [{}, {"baseline": {"attention": "sdpa_flash"}}])
+def test_others_whose_times_are_withheld_were_measured_all_the_same(baseline: dict[str, Any]) -> None:
+    run, rows = _run_of({"sdpa_flash": (1.0,), "flex": (0.5,)}, **baseline)
+    beside = {"other_compute_processes": ["python3"], "busy_processes": [{"name": "python3", "cores": 0.7}]}
+    alone, left = (
+        [dataclasses.replace(row, conditions=beside) if row.case.subject_label == "flex" else row for row in rows],
+        [row for row in rows if row.case.subject_label != "flex"],
+    )
+    words = {}
+    for shown in (alone, left):
+        section = _section(run, shown)
+        (found,) = advice(section, judged(section))
+        (reading,) = readings(section, TIME)
+        words[len(shown)] = (found.verb, found.subject, found.numbers, found.settled, reading.doubt)
+    assert words[2] == ("only", "sdpa_flash", "nothing else has a time here", False, "nothing else has a time here")
+    assert words[1] == ("only", "sdpa_flash", "nothing else was measured here", True, "nothing else was measured here")
+
+
+def test_where_no_baseline_is_named_medians_that_print_alike_are_told_as_alike() -> None:
+    (found,) = _advice(*_run_of({"eager": (1.0,), "flex": (0.998,)}))
+    assert (found.verb, found.numbers) == ("perhaps", "as fast as eager in its median, the same memory")
+
+
+def test_other_numbers_at_the_same_printed_time_are_not_worth_a_sentence() -> None:
+    run, rows = quantized_run(trials=1)
+    for share, said in ((0.998, False), (0.9, True)):
+        changed = [
+            dataclasses.replace(row, measurements=(factories.measurement("time_s", (share * 1e-3,) * 30), *row.measurements[1:]))
+            if row.case.subject_label == "int8"
+            else row
+            for row in rows
+        ]
+        assert any(entry.subject == "int8" for entry in _advice(run, changed)) is said
 
 
 def test_a_size_at_which_nothing_is_said_ends_the_span() -> None:
@@ -97,6 +161,15 @@ def test_who_needs_least_memory_has_a_sentence_of_its_own_where_it_is_not_the_fa
     assert small.text.startswith(
         "the one point measured: to save memory use eager, 0.500× the memory of sdpa_flash, 1.10× slower (1."
     )
+
+
+def test_of_those_whose_memory_is_told_as_the_same_the_fastest_is_named_to_save_it() -> None:
+    times = {"sdpa_flash": (1.0,), "flex": (0.5,), "eager": (0.7,)}
+    peaks = {"sdpa_flash": 2**30, "flex": 2**28 + 2**18, "eager": 2**28}
+    fast, small = _advice(*_run_of(times, peaks, baseline={"attention": "sdpa_flash"}))
+    assert (fast.verb, fast.subject, fast.settled) == ("perhaps", "flex", False)
+    assert (small.verb, small.subject) == ("to save memory use", "flex")
+    assert small.numbers == "0.250× the memory of sdpa_flash, 2.00× faster in its median"
 
 
 def test_who_computes_something_else_is_only_recommended_where_other_numbers_will_do() -> None:

@@ -65,6 +65,11 @@ def test_a_peak_that_hardly_differs_is_the_same_memory_and_not_more() -> None:
     assert reading.detail.endswith(", and the same memory within 0.5 %")
 
 
+def test_a_time_that_hardly_differs_is_as_fast_and_not_slower() -> None:
+    (reading,) = _readings(_row("eager", 1.0, 1000.0 * 2**20) + _row("liger", 1.003, 97.0 * 2**20), PEAK)
+    assert reading.detail.endswith("0.0970× of the baseline eager, and as fast within 0.5 %")
+
+
 def test_where_the_baseline_is_not_the_best_of_the_others_both_ratios_are_named() -> None:
     (reading,) = _readings(_row("eager", 1.0, 2.0**20) + _row("compiled", 0.6, 2.0**19) + _row("liger", 0.5, 2.0**18))
     assert [clause.split(",")[0].split(" (")[0] for clause in reading.clauses[1:]] == ["0.500×", "0.833×"]

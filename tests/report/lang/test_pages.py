@@ -15,6 +15,7 @@ from bench.lang import Language, language
 from bench.lang.pages import language_of, page_in, page_in_english
 from bench.records import Json
 from bench.report import render_page
+from bench.report.recompute.former import today
 from bench.report.recompute.verify import verify_page
 from tests.report.chromium import NOW, Pages, opened, sample
 
@@ -70,6 +71,14 @@ def _strings(data: Json) -> Iterator[str]:
     elif isinstance(data, list | dict):
         for part in data if isinstance(data, list) else (*data, *data.values()):
             yield from _strings(part)
+
+
+def test_a_page_that_says_here_what_a_former_version_said_is_verified(pages: Pages, chinese: Language) -> None:
+    turned = page_in(pages["gpu"].read_text(), chinese)
+    english = next(message for message in chinese.messages if message.startswith("A rate divides") and today(message) != message)
+    now = chinese.said(today(english))
+    assert now in turned
+    assert verify_page(turned.replace(now, chinese.messages[english])).agrees
 
 
 @pytest.mark.parametrize("name", NAMES)

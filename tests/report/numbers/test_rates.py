@@ -11,13 +11,17 @@ import re
 import pytest
 
 from bench.judge.growth import Growth
-from bench.records import Cost, Result, Run, Status
+from bench.records import Check, Cost, Result, Run, Status
 from bench.report import render_markdown, render_page, rows_csv, rows_json
 from bench.report.answers.readings import readings
+from bench.report.drawing import figures
+from bench.report.drawing.roofline import rooflines
 from bench.report.numbers.layout import Section, sections
 from bench.report.numbers.rates import Exponent, clock_wandered, exponents, growth_lines, reach_words
-from bench.report.numbers.summary import PEAK, TIME, gather, summarize
+from bench.report.numbers.summary import PEAK, TIME, TOLERANCE_WORDS, gather, summarize
+from bench.report.recompute.verify import verify_page
 from bench.report.trust.doubts import doubts
+from bench.report.trust.grounds import trust
 from tests import factories
 from tests.report.gpu_sample import gpu_case, gpu_result, gpu_run
 
@@ -153,6 +157,56 @@ def test_a_rate_above_the_measured_ceiling_is_a_doubt_and_told_in_the_row() -> N
     assert "above the ceiling" in page
 
 
+def _in_format(result: Result, workload: str = "attention") -> Result:
+    check = Check("out", "small", 0.01, 0.001, 0.05, True, TOLERANCE_WORDS)
+    return dataclasses.replace(result, checks=(check,), trial=dataclasses.replace(
+        result.trial, case=dataclasses.replace(result.case, workload=workload)))  # fmt: skip
+
+
+def test_the_ceiling_of_a_dtype_says_nothing_of_what_computes_in_another_format() -> None:
+    run, results = gpu_run()
+    fast = gpu_result(run.id, gpu_case("flex", 8192), 0, 1e-3, Cost(940 * 10**9, 600 * 2**20))
+    rows = [*results, _in_format(fast)]
+    assert "above a ceiling" not in _doubts(run, rows)
+    page = render_page([run], rows, now=NOW)
+    assert "940 TFLOP/s" in page
+    assert "above the ceiling" not in page
+    assert "which may be in another format than the bf16 of the ceilings" in page
+    assert verify_page(page).agrees
+    drawn = []
+    for shown in (rows, [row if row.case.workload != "attention" else _in_format(row) for row in rows]):
+        section = _section(run, shown)
+        drawn.append(len(rooflines(section, figures.styles(section.labels), "x", draw=False)))
+    assert drawn == [1, 0]
+
+
+def test_an_update_has_its_shares_whatever_it_stores_its_states_in() -> None:
+    run, results = gpu_run()
+    fast = gpu_result(run.id, gpu_case("flex", 8192), 0, 1e-3, Cost(70 * 10**9, 600 * 2**20))
+    shares = {}
+    for workload in ("optimizer", "linear"):
+        about = dataclasses.replace(run, suite_data={"workload": workload})
+        rows = [*results, _in_format(fast, workload)]
+        (case,) = [case for case in summarize(about, rows) if case.case.workload == workload]
+        shares[workload] = case.rates.flops is not None and case.rates.flops.share is not None
+    assert shares == {"optimizer": True, "linear": False}
+
+
+def test_a_canary_beside_which_others_computed_says_why_it_has_no_rate() -> None:
+    run, results = gpu_run()
+    beside = {"other_compute_processes": ["python3"], "busy_processes": [{"name": "python3", "cores": 0.7}]}
+    rows = [dataclasses.replace(row, conditions=beside) if row.case.workload == "matmul" else row for row in results]
+    why = "no time is shown: other processes computed on its GPU in 3 of 3 trials"
+    assert reach_words(gather(run, rows)[1])[0] == f"matmul bf16 ok: {why}"
+    reaches = re.findall(r'aria-label="?What this machine reaches.*?</dl>', render_page([run], rows, now=NOW), re.S)
+    assert reaches
+    assert f"<small>no rate</small><small>{why}</small>" in reaches[0]
+    cases, reach = gather(run, rows)
+    (line,) = [line for line in trust(run, cases, reach, []) if line.name == "canaries"]
+    assert not line.good
+    assert line.text.startswith("matmul bf16 ok without a rate, copy 4.00 TB/s")
+
+
 @pytest.mark.parametrize(
     ("conditions", "text"),
     [
@@ -165,6 +219,14 @@ def test_a_rate_above_the_measured_ceiling_is_a_doubt_and_told_in_the_row() -> N
 def test_what_a_trial_did_without_or_had_to_do_again_is_a_doubt(conditions: dict[str, object], text: str) -> None:
     row = gpu_result("run-1", gpu_case("flex", 1024), 0, 1e-3, Cost(), conditions=conditions)
     assert text in _doubts(factories.run(id="run-1"), [row])
+
+
+@pytest.mark.parametrize(
+    ("names", "end"), [(["other"], "others"), (["other", "backup"], "others (backup, other)"), (["backup"], "others (backup)")]
+)
+def test_neighbours_are_named_where_their_names_are_told(names: list[str], end: str) -> None:
+    row = gpu_result("run-1", gpu_case("flex", 1024), 0, 1e-3, Cost(), conditions={"busy_processes": names})
+    assert f"1 of 1 timed trials ran beside busy processes of {end}" in _doubts(factories.run(id="run-1"), [row]).splitlines()
 
 
 @pytest.mark.parametrize(

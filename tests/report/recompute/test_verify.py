@@ -11,8 +11,8 @@ import pytest
 
 from bench.records import Check, Result, Run, Status
 from bench.report import render_page
-from bench.report.numbers.findings import TOLERANCE_WORDS
-from bench.report.recompute.former import FORMER
+from bench.report.numbers.summary import TOLERANCE_WORDS
+from bench.report.recompute.former import FORMER, today
 from bench.report.recompute.statements import MAX_DEPTH, Statement, statements
 from bench.report.recompute.verify import verify_page
 from bench.store.page_data import BEGINNING, PACKED_BEGINNING, NoPage, data_text, read_page_data
@@ -67,6 +67,24 @@ def test_a_page_whose_sentences_were_written_in_former_words_agrees_and_every_fo
         assert now in page
         page = page.replace(now, old)
     assert verify_page(page).agrees
+
+
+@pytest.mark.parametrize(
+    ("old", "now"),
+    [
+        ("97.0 MiB – and slower: 1.00× (1.00–1.00)", "97.0 MiB, and as fast within 0.5 %"),
+        ("97.0 MiB – and slower: 1.00×; more", "97.0 MiB, and as fast within 0.5 %; more"),
+        ("97.0 MiB, and faster: 0.998× (0.997–0.999)", "97.0 MiB, and as fast within 0.5 %"),
+        ("97.0 MiB – and slower: 1.01× (1.00–1.01)", "97.0 MiB – and slower: 1.01× (1.00–1.01)"),
+        ("97.0 MiB, and faster: 0.990×", "97.0 MiB, and faster: 0.990×"),
+        ("the next, flex, takes 1.00× its time at 512", "the next, flex, is as fast within 0.5 % at 512"),
+        ("counthard: rows are not comparable1 (2)", "countdevices of a trial: those of another number are other cases1 (2)"),
+        ("canariesmatmul bf16 ok, copy ok", "canariesmatmul bf16 ok without a rate, copy ok without a rate"),
+        ("(21 rows on GPU-a, 1 rows on GPU-b)", "(21 rows on GPU-a, 1 row on GPU-b)"),
+    ],
+)
+def test_what_older_versions_said_with_numbers_is_read_as_today(old: str, now: str) -> None:
+    assert today(old) == now
 
 
 def test_a_light_page_agrees_packed_and_as_older_versions_wrote_it() -> None:
