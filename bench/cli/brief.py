@@ -30,6 +30,13 @@ class Judged:
     """What there is to say beside the comparison, or instead of one."""
     comparison: Comparison | None = None
     answer: Answer | None = None
+    quiet: tuple[str, ...] = ()
+    """Why nothing is compared where nothing is wrong either: said only to who asks for everything."""
+
+    @property
+    def everything_said(self) -> tuple[str, ...]:
+        """For who asks for everything."""
+        return (*self.said, *self.quiet)
 
 
 def brief(judged: Sequence[Judged], files: Path | None) -> list[str]:

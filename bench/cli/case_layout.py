@@ -25,6 +25,8 @@ class Line:
     memory: str
     found: tuple[str, ...]
     reason: str
+    result: str
+    """The id of a row that ended so: of the first, where there are several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,13 @@ class Fitted:
     """`weights 2.30 GiB`: columns that there was no room for, and whose rows all say the same."""
 
 
-def whole_table(heads: Heads, lines: Sequence[Line]) -> str:
-    """Every column, however wide."""
-    titles = (*heads.axes, "subject", "status", "time", "range over trials", heads.memory, *heads.found, "n", "reason")
-    cells = [(*e.point, e.subject, e.status, e.time, e.between, e.memory, *e.found, e.n, e.reason) for e in lines]
+def whole_table(heads: Heads, lines: Sequence[Line], *, ids: bool) -> str:
+    """Every column, however wide; with `ids` the last one has what `bench show` and `bench rerun` take."""
+    titles = [*heads.axes, "subject", "status", "time", "range over trials", heads.memory, *heads.found, "n", "reason"]
+    cells = [[*e.point, e.subject, e.status, e.time, e.between, e.memory, *e.found, e.n, e.reason] for e in lines]
+    if ids:
+        titles.append("result")
+        cells = [[*row, line.result] for row, line in zip(cells, lines, strict=True)]
     first = len(heads.axes) + 2
     return table(titles, cells, right=range(first, first + 4 + len(heads.found)), widest=80)
 

@@ -86,6 +86,13 @@ def write(text: str, output: Path | None) -> None:
     say(str(output))
 
 
+def write_unjudged(code: int, why: str, output: Path | None, *, banners: Sequence[str] = ()) -> None:
+    """The JSON of a comparison that there was none of."""
+    from bench.cli.verdict_files import unjudged_data
+
+    write(json_text(unjudged_data(code, why, banners)) + "\n", output)
+
+
 def judged(store: Store, first: str, second: str, filters: Sequence[str]) -> Comparison:
     """The comparison of the two sides that words name, with what is accepted.
 
@@ -145,7 +152,10 @@ def compare(
         try:
             comparison = judged(store, first, second, filters)
         except StillGoing as going:
-            note(f"could not judge: {going}")
+            why = f"could not judge: {going}"
+            note(why)
+            if format_ == "json":
+                write_unjudged(COULD_NOT_JUDGE, why, output)
             return COULD_NOT_JUDGE
     found = answer(comparison, FailOn(fail_on))
     write(render(comparison, found, format_, everything=everything), output)

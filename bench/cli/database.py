@@ -13,6 +13,8 @@ from bench.cli.terminal import note, say, say_json
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bench.store import Store
 
 
@@ -36,12 +38,23 @@ def check(database: str, as_json: bool) -> int:
     from bench.records import RunState
     from bench.run import run_is_alive
     from bench.store import Store
+    from bench.store.failures import Damaged
 
-    with Store.open(database, create=False, read_only=True) as store:
-        findings = store.check(running=False)
-        runs = store.runs()
-        cut_off = [run for run in runs if run.state is RunState.RUNNING and not run_is_alive(run.id)]
-        results = store.count_results()
+    findings: list[str] = []
+    try:
+        with Store.open(database, create=False, read_only=True) as store:
+            findings += store.check(running=False)
+            runs = store.runs()
+            cut_off = [run for run in runs if run.state is RunState.RUNNING and not run_is_alive(run.id)]
+            results = store.count_results()
+    except Damaged as damage:
+        findings.append(f"{_shown(database)} is damaged and cannot be read to its end: {damage.detail}")
+        if as_json:
+            say_json({"database": _shown(database), "runs": None, "results": None, "findings": findings})
+        else:
+            _say_findings(findings)
+            say("keep a copy of the file, and export what can be read: bench db export RUN -o FILE" + database_words())
+        return 2
     findings += [
         f"run {run.id} (started {run.started_at}) is marked running, and no process of this host works on it: "
         f"unless another machine measures it, finish it with `bench run --resume {run.id}{database_words()}`"
@@ -50,11 +63,15 @@ def check(database: str, as_json: bool) -> int:
     if as_json:
         say_json({"database": _shown(database), "runs": len(runs), "results": results, "findings": findings})
     elif findings:
-        for finding in findings:
-            say(plain(finding))
+        _say_findings(findings)
     else:
         say(f"{_shown(database)} is sound: {len(runs)} runs with {results} results")
     return 2 if findings else 0
+
+
+def _say_findings(findings: Sequence[str]) -> None:
+    for finding in findings:
+        say(plain(finding))
 
 
 @db.command()

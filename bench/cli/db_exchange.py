@@ -80,6 +80,7 @@ def publish(runs: tuple[str, ...], output: Path, database: str, as_json: bool) -
     """
     from bench.store import Store
     from bench.store import publish as write
+    from bench.store.publishing import LIMIT_BYTES
 
     with Store.open(database, create=False, read_only=True) as store:
         chosen = list({run.id: run for run in (store.find_run(text) for text in runs)}.values())
@@ -95,7 +96,8 @@ def publish(runs: tuple[str, ...], output: Path, database: str, as_json: bool) -
         return 0
     for path in published.files:
         say(plain(str(path)))
-    note(f"published files take {published.total_bytes / 2**20:.2f} MiB of 3 MiB")
+    taken = f"{published.total_bytes / 2**20:.2f} MiB of {LIMIT_BYTES / 2**20:g} MiB"
+    note(f"what lies in {output} takes {taken}; `make report` counts the published pages as well")
     return 0
 
 

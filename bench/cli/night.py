@@ -129,7 +129,7 @@ def night(
         say_json([_data(one) for one in judged])
     elif verbose:
         for one in judged:
-            say(plain(f"{one.suite}: {'; '.join(one.said)}"))
+            say(plain(f"{one.suite}: {'; '.join(one.everything_said)}".removesuffix(" ")))
             put(_whole(one, "text"))
     elif lines := brief(judged, files):
         say(plain("\n".join(lines), lines=True))
@@ -196,7 +196,7 @@ def _judged(store: Store, name: str, summary: RunSummary, how: _How, confirm_s: 
 
     found = screened(store, (store.find_run(summary.run_id),), every_s=how.every_s)
     if isinstance(found, Unjudged):
-        return Judged(name, found.code, found.said if found.code else found.missed)
+        return Judged(name, found.code, found.said) if found.code else Judged(name, 0, found.missed, quiet=(found.why,))
     said = (found.first_on,) if found.first_on else ()
     stopped = False
     if suspects(found):
@@ -210,11 +210,11 @@ def _judged(store: Store, name: str, summary: RunSummary, how: _How, confirm_s: 
 
 
 def _data(one: Judged) -> dict[str, Any]:
-    """One suite for programs; `judgement` is what `bench regress --json` prints, and None where there was nothing to judge."""
+    """One suite for programs; `judgement` is what `bench regress --json` prints, and None where nothing was judged: `said` tells why."""
     from bench.cli.verdict_files import comparison_data
 
     judgement = comparison_data(one.comparison, one.answer) if one.comparison is not None and one.answer is not None else None
-    return {"suite": one.suite, "exit_code": one.code, "said": list(one.said), "judgement": judgement}
+    return {"suite": one.suite, "exit_code": one.code, "said": list(one.everything_said), "judgement": judgement}
 
 
 def _leave(judged: Sequence[Judged], folder: Path) -> None:
@@ -224,7 +224,7 @@ def _leave(judged: Sequence[Judged], folder: Path) -> None:
             target = folder / f"{one.suite}.{ending}"
             text = _whole(one, format_)
             if one.comparison is None and format_ in ("text", "markdown"):
-                text = plain(f"{one.suite}: {'; '.join(one.said) or 'all is learning, nothing can be judged yet'}\n", lines=True)
+                text = plain(f"{one.suite}: {'; '.join(one.everything_said)}\n", lines=True)
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 if text:

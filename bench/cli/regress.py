@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bench.cli.compare import render, verdict_options, write
+from bench.cli.compare import render, verdict_options, write, write_unjudged
 from bench.cli.options import asked_format, database_option, database_words, duration, every_option, no_wait_option, pairs_option
 from bench.cli.terminal import note, progress_line
 
@@ -81,13 +81,10 @@ def regress(
         try:
             demand_ended(tonight)
         except StillGoing as going:
-            note(f"could not judge: {going}")
-            return COULD_NOT_JUDGE
+            return _say_unjudged(Unjudged(COULD_NOT_JUDGE, f"could not judge: {going}"), format_, output)
         found = screened(store, tonight, every_s=every)
         if isinstance(found, Unjudged):
-            for words in found.said:
-                note(words)
-            return found.code
+            return _say_unjudged(found, format_, output)
     again = suspects(found) if confirm else []
     with Store.open(database, create=False, read_only=not again) as store:
         if again:
@@ -108,10 +105,23 @@ class Unjudged:
     """A night that there is nothing to judge in."""
 
     code: int
-    said: tuple[str, ...]
-    """Why, and before it what was missed."""
+    why: str
     missed: tuple[str, ...] = ()
     """Nights that should have been and were not, a sentence each."""
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What was missed, and why there is nothing to judge."""
+        return (*self.missed, self.why)
+
+
+def _say_unjudged(found: Unjudged, format_: str, output: Path | None) -> int:
+    """To who reads, and to a program that waits for JSON; returns the exit code."""
+    for words in found.said:
+        note(words)
+    if format_ == "json":
+        write_unjudged(found.code, found.why, output, banners=found.missed)
+    return found.code
 
 
 def screened(store: Store, tonight: tuple[Run, ...], *, every_s: float) -> Comparison | Unjudged:
@@ -131,9 +141,9 @@ def screened(store: Store, tonight: tuple[Run, ...], *, every_s: float) -> Compa
     lost = lost_gpu(runs, tonight[0])
     own = load_evidence(store, tonight)
     if not own.trials:
-        return Unjudged(COULD_NOT_JUDGE, (*missed, f"could not judge: run {tonight[0].id} has no rows that count"), missed)
+        return Unjudged(COULD_NOT_JUDGE, f"could not judge: run {tonight[0].id} has no rows that count", missed)
     if not earlier and lost is not None:
-        return Unjudged(COULD_NOT_JUDGE, (*missed, f"could not judge: {lost}"), missed)
+        return Unjudged(COULD_NOT_JUDGE, f"could not judge: {lost}", missed)
     if not earlier:
         return _first_of_suite(tonight, missed)
     found = judge(load_evidence(store, earlier), own)
@@ -149,10 +159,11 @@ def _first_of_suite(tonight: tuple[Run, ...], missed: tuple[str, ...]) -> Unjudg
 
     suite = tonight[0].suite
     if (cut := next((run for run in tonight if not is_night(run)), None)) is None:
-        words = f"run {tonight[0].id} is the first night of suite {suite}: all is learning, nothing can be judged"
-        return Unjudged(0, (*missed, words), missed)
+        return Unjudged(
+            0, f"run {tonight[0].id} is the first night of suite {suite}: all is learning, nothing can be judged", missed
+        )
     words = f"could not judge: there is no night of suite {suite} before run {cut.id}, and {_why_no_night(cut)}"
-    return Unjudged(COULD_NOT_JUDGE, (*missed, words), missed)
+    return Unjudged(COULD_NOT_JUDGE, words, missed)
 
 
 def _why_no_night(run: Run) -> str:

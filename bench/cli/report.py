@@ -119,6 +119,9 @@ def _finished(page: str, wishes: Wishes) -> bytes:
 def _write_figures(folder: Path, files: dict[Path, bytes]) -> None:
     from bench.store.exchange import replacing
 
+    if not files:
+        note(f"the page has no figure: nothing is written to {folder}")
+        return
     for path, content in files.items():
         with replacing(folder / path) as out:
             out.write(content)

@@ -40,7 +40,9 @@ ROOM_FOR_IDS = 120
     metavar="N",
     help="How many of the latest runs to list.",
 )
-@click.option("--wide", is_flag=True, help="Every column of a run's table, also where the terminal is too narrow for all.")
+@click.option(
+    "--wide", is_flag=True, help="Every column of a run's table, with ids of results, also where the terminal is too narrow."
+)
 @database_option
 @json_option
 def show(what: str | None, whole_log: bool, last: int, wide: bool, database: str, as_json: bool) -> int:
@@ -159,4 +161,5 @@ def _show_run(store: Store, run: Run, room: int | None, *, as_json: bool) -> Non
 
 def _revision(item: Any) -> str:
     state = "" if item.dirty is None else ", with uncommitted changes" if item.dirty else ""
-    return f"{item.name} {item.version or ''} {item.commit[:12] if item.commit else ''}".strip() + state
+    version = item.version or ("(not installed)" if item.kind == "package" else "")
+    return " ".join(word for word in (item.name, version, item.commit[:12] if item.commit else "") if word) + state

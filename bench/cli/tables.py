@@ -56,13 +56,16 @@ def _line(summary: CaseSummary, axes: Sequence[str], memory: str, found: Sequenc
     most = summary.counts.get(summary.status, 0)
     state = str(summary.outcome) if most == counted else ", ".join(f"{count} {status}" for status, count in summary.counts.items())
     point = tuple("" if (value := _value(summary.case, axis)) is None else str(value) for axis in axes)
-    return Line(point, summary.label, state, str(counted), time, time_range, peak, tuple(beside), summary.reason or "")
+    rows = summary.counted or [result for result, _ in summary.set_aside]
+    result = next(row.id for row in rows if row.status is summary.status)
+    return Line(point, summary.label, state, str(counted), time, time_range, peak, tuple(beside), summary.reason or "", result)
 
 
 def case_table(run: Run, results: Sequence[Result], room: int | None = None) -> str:
     """The cases of `run`, subjects of one point beside each other; axes that never change stand above.
 
-    In `room` columns, where not all would fit: then the last lines say what was left out, and how to see it.
+    In `room` columns, where not all would fit: ids of rows go first, and of more than them the last lines say what was left out, and how
+    to see it.
     """
     from bench.report.drawing.figures import TITLES
     from bench.report.numbers.findings import found_in, title
@@ -79,9 +82,11 @@ def case_table(run: Run, results: Sequence[Result], room: int | None = None) -> 
     memory, found = compared_memory(summaries), found_in(summaries)
     heads = Heads(tuple(axes), TITLES[memory], tuple(map(title, found)))
     lines = [_line(summary, axes, memory, found) for summary in summaries]
-    body = whole_table(heads, lines)
+    body = whole_table(heads, lines, ids=True)
     if room is not None and widest_line(body) > room:
-        body = _in_room(run, fitted_table(heads, lines, room), room)
+        body = whole_table(heads, lines, ids=False)
+        if widest_line(body) > room:
+            body = _in_room(run, fitted_table(heads, lines, room), room)
     withheld = dict.fromkeys(summary.time_withheld for summary in summaries if summary.usable and summary.time_withheld)
     return "\n".join([paragraph(plain(head), room), "", body, *(paragraph(plain(why), room) for why in withheld)])
 

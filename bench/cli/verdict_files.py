@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -45,6 +45,15 @@ def comparison_data(comparison: Comparison, answer: Answer) -> dict[str, Any]:
         "canaries": [verdict_data(verdict) for verdict in comparison.canaries],
         "waiting": [{**_series_data(waiting.series), "last_judged": waiting.last_judged} for waiting in comparison.waiting],
     }
+
+
+def unjudged_data(exit_code: int, why: str, banners: Sequence[str]) -> dict[str, Any]:
+    """What stands in place of a comparison where nothing was compared: the same keys, with nothing in them but why."""
+    from bench.judge.verdict import JUDGING_VERSION
+
+    told = {"schema": SCHEMA, "judging_version": JUDGING_VERSION, "exit_code": exit_code, "why": why, "words": {}, "verdicts": {}}
+    nothing = {"first": None, "second": None, "banners": list(banners), "news": [], "environment": [], "mass_shift": None}
+    return {**told, **nothing, "totals": [], "rows": [], "canaries": [], "waiting": []}
 
 
 def _side(evidence: Evidence) -> dict[str, Any]:

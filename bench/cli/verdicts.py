@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bench.judge.environment_diff import Difference
     from bench.judge.evidence import Evidence
     from bench.judge.verdict import Ratio, Verdict
+    from bench.records import RevisionItem
 
 MARKDOWN_BYTES = 60_000
 """More than a summary of a CI step shows."""
@@ -96,13 +97,15 @@ def _cells(verdict: Verdict, name: str) -> tuple[str, ...]:
     return shown, name, metric, first, second, *_ratio(verdict.ratio), band, least, n, effect, why
 
 
+def _version(item: RevisionItem) -> str:
+    unknown = "(not installed)" if item.kind == "package" else "?"
+    return (item.commit or "")[:12] or item.version or item.diff_hash or unknown
+
+
 def side_line(evidence: Evidence) -> str:
     """One side in a line: what it is called, its runs, when, and of which revision."""
     run = evidence.runs[0]
-    revision = ", ".join(
-        f"{item.name} {(item.commit or '')[:12] or item.version or item.diff_hash or '?'}{' (edited)' if item.dirty else ''}"
-        for item in run.revision
-    )
+    revision = ", ".join(f"{item.name} {_version(item)}{' (edited)' if item.dirty else ''}" for item in run.revision)
     ids = ", ".join(run.id for run in evidence.runs[:RUNS_SHOWN]) + (", …" if len(evidence.runs) > RUNS_SHOWN else "")
     return f"{evidence.name} (run {ids}, {run.suite}, {run.started_at[:19]}{', of ' + revision if revision else ''})"
 

@@ -74,7 +74,7 @@ def rerun(
 
     row = store.find_result(text)
     run = store.find_run(row.run_id)
-    demand_measured_here(run)
+    demand_measured_here(run, row)
     before = RunOptions.from_data(run.options)
     catalogue = load_catalogue([Path(path) for path in before.plugins])
     suite = suite_from_data(run.suite_data, catalogue)

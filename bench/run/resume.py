@@ -125,16 +125,32 @@ def _go_on(
     )  # fmt: skip
 
 
-def demand_measured_here(run: Run) -> None:
-    """Raises SelectionError for a run that was imported: another tool measured it, and no suite of ours gives its cases."""
+def demand_measured_here(run: Run, row: Result | None = None) -> None:
+    """Raises SelectionError for a run that was imported: another tool measured it, or a page tells only what came of it.
+
+    `row`: the one of it that is asked for.
+    """
     if run.reason == "import":
-        raise SelectionError(f"run {run.id} was imported from {run.suite_file}: only what bench measured can be measured again")
+        raise SelectionError(_imported(run, row))
     if run.reason == EXTERNAL:
         raise SelectionError(f"run {run.id} is an audit of somebody's own script: type its command again ({run.command})")
     if "arms" in run.options:
         raise SelectionError(
             f"run {run.id} measured several versions in turn ({run.reason}): bench regress or bench bisect does it anew"
         )
+
+
+def _imported(run: Run, row: Result | None) -> str:
+    """Where it came from. A page tells commands, so there is something to type; of a row its own, where the page tells it."""
+    from bench.store.importers.report import is_from_page
+
+    if not is_from_page(run):
+        return f"run {run.id} was imported from {run.suite_file}: only what bench measured can be measured again"
+    what, command = f"run {run.id}", run.command
+    if row is not None:
+        what = f"result {row.id}"
+        command = command if row.command.startswith("#") else row.command
+    return f"{what} came with a report page, which tells medians alone. The command that the page gives for it measures it here: {command}"
 
 
 def demand_unchanged(run: Run, suite: Suite, options: RunOptions) -> None:

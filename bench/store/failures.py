@@ -40,6 +40,14 @@ _POSTGRES = {
 }
 
 
+class Damaged(StoreError):
+    """The file of a database cannot be read to its end. `detail`: what the database says of it."""
+
+    def __init__(self, message: str, detail: str) -> None:
+        super().__init__(message)
+        self.detail = detail
+
+
 @contextmanager
 def told(location: Location) -> Iterator[None]:
     """Turns what a user can fix (disk, permissions, locks, servers) into StoreError; lets our own mistakes through."""
@@ -50,7 +58,8 @@ def told(location: Location) -> Iterator[None]:
         if words is None:
             raise
         detail = location.without_secrets(str(error.orig).strip().split("\n")[0])
-        raise StoreError(f"database {location.shown}: {words} (the database says: {detail})") from error
+        message = f"database {location.shown}: {words} (the database says: {detail})"
+        raise (Damaged(message, detail) if words is _SQLITE["SQLITE_CORRUPT"] else StoreError(message)) from error
     except UnicodeEncodeError as error:
         raise StoreError(
             f"database {location.shown}: a text is not valid Unicode and cannot be stored ({error.object[:80]!r})."

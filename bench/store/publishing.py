@@ -19,6 +19,7 @@ from bench.errors import SelectionError, StoreError
 from bench.records import EXTERNAL, Result, Run
 from bench.store.anonymous import anonymous_result, anonymous_run
 from bench.store.exchange import replacing
+from bench.store.importers.report import is_from_page
 from bench.store.light import light_result
 from bench.store.queries import IMPORTED
 from bench.store.summary import write_summary
@@ -52,12 +53,13 @@ def device_folder(model: str) -> str:
 def publish(store: Store, runs: Sequence[Run], folder: Path) -> Published:
     """Writes the files of `runs`; those of one suite on one device share theirs, and replace what was there.
 
-    Raises SelectionError for a run that was imported from another tool, for an audit, and for a run without rows or with rows of several
-    device models; StoreError above the limit and where `folder` cannot be written.
+    Raises SelectionError for a run that was imported from another tool or a page, for an audit, and for a run without rows or with rows
+    of several device models; StoreError above the limit and where `folder` cannot be written.
     """
     for run in runs:
         if run.reason == IMPORTED:
-            raise SelectionError(f"run {run.id} was imported from {run.suite_file}: only what was measured here is published")
+            whence = "came with a report page" if is_from_page(run) else f"was imported from {run.suite_file}"
+            raise SelectionError(f"run {run.id} {whence}: only what was measured here is published")
         if run.reason == EXTERNAL:
             raise SelectionError(f"run {run.id} is an audit of somebody's own script: only what suites measured is published")
     groups: dict[tuple[str, str], list[Run]] = {}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from bench.cli import night
 from bench.cli.brief import Judged
-from bench.cli.night import _leave
 from bench.errors import StoreError
-from bench.records import Status
+from bench.records import RunState, Status
+from bench.run import RunSummary
 from bench.store import Store
 from tests import factories
 from tests.cli.conftest import Bench, Filled
@@ -74,7 +76,29 @@ def test_a_night_whose_files_cannot_be_left_is_refused_before_it_is_measured(ben
 def test_what_a_night_can_leave_no_more_at_its_end_is_the_disks_fault_and_not_ours(tmp_path: Path) -> None:
     (tmp_path / "rms_norm.txt").mkdir()
     with pytest.raises(StoreError, match=r"rms_norm\.txt cannot be written"):
-        _leave([Judged("rms_norm", 3, ("no row is ok",))], tmp_path)
+        night._leave([Judged("rms_norm", 3, ("no row is ok",))], tmp_path)
+
+
+def test_a_first_night_says_that_it_learns_to_who_wants_to_see_all_and_to_nobody_else(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, files = tmp_path / "results.db", tmp_path / "files"
+    run = factories.run(suite="rms_norm")
+
+    def measured(store: Store, *_: object) -> RunSummary:
+        if not store.runs():
+            store.add_run(run)
+            store.add_result(factories.result(run.id))
+        return RunSummary(run.id, RunState.FINISHED, 1, {Status.OK: 1}, ok=1)
+
+    monkeypatch.setattr(night, "_measured", measured)
+    words = ("night", ROOT / "suites" / "rms_norm.yaml", "--profile", "cpu", "--device", "cpu", "--db", path)
+    why = f"run {run.id} is the first night of suite rms_norm: all is learning, nothing can be judged"
+    assert bench(*words, "--verbose").out == f"rms_norm: {why}\n"
+    assert bench(*words, "--files", files).out == ""
+    assert (files / "rms_norm.txt").read_text() == f"rms_norm: {why}\n"
+    (told,) = json.loads(bench(*words, "--json").out)
+    assert (told["exit_code"], told["said"], told["judgement"]) == (0, [why], None)
 
 
 def test_a_plan_needs_no_database_unless_one_is_typed(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

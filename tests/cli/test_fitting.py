@@ -26,8 +26,8 @@ HEADS = Heads(("pass", "seq_len"), "peak memory, residents included", ("weights"
 
 def _line(subject: str = "eager", *, gap: str = "0.01 nat", reason: str = "", point: tuple[str, str] = ("forward", "128")) -> Line:
     if reason:
-        return Line(point, subject, "oom", "3", "", "", "", ("", "", ""), reason)
-    return Line(point, subject, "ok", "3", "1.50 ms", "1.40–1.60 ms", "2.00 GiB", ("2.30 GiB", gap, "0.008 L2"), "")
+        return Line(point, subject, "oom", "3", "", "", "", ("", "", ""), reason, f"{subject}-1")
+    return Line(point, subject, "ok", "3", "1.50 ms", "1.40–1.60 ms", "2.00 GiB", ("2.30 GiB", gap, "0.008 L2"), "", f"{subject}-1")
 
 
 LINES = [_line(), _line("sdpa_flash", gap="0.02 nat"), _line("flex", reason="CUDA ran out of memory: 80 GiB were asked for")]
@@ -124,6 +124,11 @@ def test_a_run_is_told_whole_where_there_is_room_and_fitted_where_there_is_not(
     piped = bench("show", "latest", "--db", filled.path).out
     monkeypatch.setattr(show, "terminal_columns", lambda: 400)
     assert bench("show", "latest", "--db", filled.path).out == piped
+    room = max(len(line) for line in piped.splitlines() if line.endswith(filled.results[-1].id)) - 1
+    monkeypatch.setattr(show, "terminal_columns", lambda: room)
+    without_ids = bench("show", "latest", "--db", filled.path).out
+    assert [line.split()[-1] for line in without_ids.splitlines() if line.startswith("seq_len")] == ["reason"]
+    assert "left out" not in without_ids
     monkeypatch.setattr(show, "terminal_columns", lambda: 50)
     narrow = bench("show", "latest", "--db", filled.path).out
     assert narrow != piped
@@ -140,7 +145,7 @@ def test_the_command_that_shows_every_column_is_told_with_what_is_left_out() -> 
     assert text.splitlines()[-1] == f"every column: bench show {run.id[:13]} --wide"
     failed = [factories.result(run.id, status=Status.OOM, reason="too large")]
     assert "too large" in case_table(run, failed, 40)
-    assert whole_table(HEADS, LINES).count("CUDA ran out") == 1
+    assert whole_table(HEADS, LINES, ids=True).count("CUDA ran out") == 1
 
 
 def test_many_suites_are_planned_in_a_line_each_and_in_full_on_request(
@@ -182,6 +187,7 @@ _LINES = st.builds(
     st.tuples(_CELLS, _CELLS),
     *([_CELLS] * 6),
     st.tuples(_CELLS, _CELLS, _CELLS),
+    _CELLS,
     _CELLS,
 )
 

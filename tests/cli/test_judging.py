@@ -593,6 +593,26 @@ def test_the_first_nights_are_learning_and_exit_with_0(bench: Bench, tmp_path: P
     assert (said.code, "still learning" in said.out) == (0, True)
 
 
+def test_a_program_that_waits_for_json_gets_it_where_there_is_nothing_to_judge(bench: Bench, tmp_path: Path) -> None:
+    path, written = tmp_path / "nights.db", tmp_path / "night.json"
+    nights(path, [1.0])
+    said = bench("regress", "latest", "--json", "--db", path)
+    found = json.loads(said.out)
+    assert (said.code, found["exit_code"], found["rows"], found["first"]) == (0, 0, [], None)
+    assert found["why"].endswith("is the first night of suite attention: all is learning, nothing can be judged")
+    assert bench("regress", "--json", "-o", written, "--db", path).code == 0
+    assert json.loads(written.read_text()) == found
+    stored(path, "next", five(), CASES[:1], started_at="2026-02-20T03:00:00+00:00")
+    judged = bench("regress", "latest", "--json", "--db", path)
+    assert json.loads(judged.out).keys() == found.keys()
+    stored(path, "going", five(), state=RunState.RUNNING, started_at="2026-02-21T03:00:00+00:00")
+    for command in (["regress", "going"], ["compare", "next", "going"]):
+        said = bench(*command, "--json", "--db", path)
+        told = json.loads(said.out)
+        assert (said.code, told["exit_code"], told.keys()) == (3, 3, found.keys()), command
+        assert told["why"] in said.err
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

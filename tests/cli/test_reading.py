@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bench.metrics import METRICS
-from bench.records import Json, Measurement, RunState
+from bench.records import Json, Measurement, RevisionItem, RunState
 from bench.run.locks import run_lock
 from bench.store import Store
 from tests import factories
@@ -67,6 +67,25 @@ def test_show_run_by_id_prefix_label_and_latest(bench: Bench, filled: Filled) ->
         assert "2 ok, 2 oom" in said.out
         assert "eager" in said.out
         assert "because it is oom" in said.out
+
+
+def test_the_last_column_of_a_whole_table_is_what_show_takes_of_each_case(bench: Bench, filled: Filled) -> None:
+    lines = iter(bench("show", "latest", "--wide", "--db", filled.path).out.splitlines())
+    assert next(line for line in lines if line.startswith("seq_len")).split()[-1] == "result"
+    rows = [next(lines).split() for _ in filled.results]
+    assert {row[-1] for row in rows} == {result.id for result in filled.results}
+    for row in rows:
+        shown = bench("show", row[-1], "--db", filled.path).out
+        assert f"seq_len={row[0]}" in shown
+        assert f"subject     {row[1]}" in shown
+
+
+def test_a_package_that_is_not_there_is_told_so_beside_the_others(bench: Bench, tmp_path: Path) -> None:
+    packages = RevisionItem("torch", "package", "2.13.0"), RevisionItem("flash-attn", "package")
+    with Store.open(tmp_path / "results.db") as store:
+        store.add_run(factories.run(revision=(*packages, RevisionItem("kernels", "path", commit="a" * 40, dirty=True))))
+    said = bench("show", "latest", "--db", tmp_path / "results.db").out
+    assert f"torch 2.13.0; flash-attn (not installed); kernels {'a' * 12}, with uncommitted changes\n" in said
 
 
 def test_show_run_says_what_was_fastest_and_how_it_grows(bench: Bench, tmp_path: Path) -> None:
@@ -215,6 +234,7 @@ def test_publish_writes_rows_and_summary_by_device_and_suite_and_they_can_be_imp
     assert said.code == 0, said.err
     rows, summary = (folder / "test-cpu" / f"{filled.run.suite}.{kind}" for kind in ("jsonl.xz", "summary.json.gz"))
     assert said.out.split() == [str(rows), str(summary)]
+    assert f"{folder} takes 0.00 MiB of 3 MiB; `make report` counts the published pages as well" in said.err
     assert len(json.loads(gzip.decompress(summary.read_bytes()))) == 4
     assert "4 results are new" in bench("db", "import", rows, "--db", tmp_path / "other.db").out
 
@@ -244,6 +264,18 @@ def test_check_lists_findings_and_fails(bench: Bench, tmp_path: Path) -> None:
     path = tmp_path / "broken.db"
     path.write_bytes(b"SQLite format 3\x00" + b"\x00" * 5000)
     assert bench("db", "check", "--db", path).code == 2
+
+
+def test_a_check_of_a_file_that_cannot_be_read_to_its_end_sends_nobody_back_to_the_check(bench: Bench, filled: Filled) -> None:
+    whole = filled.path.read_bytes()
+    filled.path.write_bytes(whole[: len(whole) // 2])
+    said = bench("db", "check", "--db", filled.path)
+    assert (said.code, "bench db check" in said.out + said.err) == (2, False)
+    assert "is damaged and cannot be read to its end: database disk image is malformed" in said.out
+    assert f"bench db export RUN -o FILE --db {filled.path}" in said.out
+    found = json.loads(bench("db", "check", "--json", "--db", filled.path).out)
+    assert (found["runs"], found["results"], len(found["findings"])) == (None, None, 1)
+    assert "run `bench db check`" in bench("show", "--db", filled.path).err
 
 
 def test_show_says_how_many_older_runs_there_are_and_which_run_nobody_measures_any_more(bench: Bench, tmp_path: Path) -> None:

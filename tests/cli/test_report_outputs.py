@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.cli import report as command
-from bench.records import RunState
+from bench.records import RunState, Status
 from bench.store import Store
 from tests import factories
 from tests.cli.conftest import Bench, Filled
@@ -110,6 +110,16 @@ def test_a_mail_is_written_with_the_headers_that_were_given_and_figures_beside_i
     bad = bench("report", "-o", tmp_path / "b.eml", "--to", "nobody", "--db", filled.path)
     assert (bad.code, "is no address" in bad.err, (tmp_path / "b.eml").exists()) == (2, True, False)
     assert bench("report", "-o", tmp_path / "b.html", "--to", "x@y.example", "--db", filled.path).code == 2
+
+
+def test_figures_of_a_page_without_any_make_no_folder_and_are_not_said_to_lie_there(bench: Bench, tmp_path: Path) -> None:
+    run, folder = factories.run(), tmp_path / "figures"
+    with Store.open(tmp_path / "results.db") as store:
+        store.add_run(run)
+        store.add_result(factories.result(run.id, status=Status.OOM))
+    said = bench("report", "-o", tmp_path / "a.html", "--figures", folder, "--db", tmp_path / "results.db")
+    assert (said.code, folder.exists()) == (0, False)
+    assert f"the page has no figure: nothing is written to {folder}" in said.err
 
 
 @pytest.mark.parametrize("kind", ["html", "json", "csv", "markdown", "eml"])

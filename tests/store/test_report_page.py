@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from bench.errors import StoreError
+from bench.errors import SelectionError, StoreError
 from bench.records import METHOD_VERSION, Cost, Result, Run, Status
 from bench.report import render_page
-from bench.store import Store
+from bench.run import rerun, resume
+from bench.store import Store, publish
 from bench.store.page_data import BEGINNING, NoPage, read_page_data
 from bench.store.queries import IMPORTED
 from tests import factories
@@ -106,6 +107,21 @@ def test_what_a_page_does_not_tell_stays_unknown(here: Store, mailed: Path) -> N
     assert (run.reason, run.label, run.options["filters"]) == (IMPORTED, "run-a", ["dtype=fp32"])
     assert "suite_folder" not in run.options
     assert "game" not in str(row.conditions)
+
+
+def test_what_asks_for_a_measured_run_says_that_it_came_with_a_page_and_which_command_measures_it(
+    here: Store, mailed: Path
+) -> None:
+    here.import_file(mailed)
+    (run,) = here.runs()
+    row = here.results([run.id])[0]
+    assert row.command != run.command
+    with pytest.raises(SelectionError, match=f"result {row.id} came with a report page, .*measures it here: {row.command}$"):
+        rerun(row.id, here)
+    with pytest.raises(SelectionError, match=f"run {run.id} came with a report page, .*measures it here: {run.command}$"):
+        resume(run.id, here)
+    with pytest.raises(SelectionError, match="came with a report page: only what was measured here is published"):
+        publish(here, [run], mailed.parent / "published")
 
 
 def test_a_second_import_adds_nothing_and_neither_does_a_later_page_of_the_same_rows(here: Store, mailed: Path) -> None:

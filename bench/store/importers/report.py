@@ -29,6 +29,12 @@ _HOW_FAR = ("state", "finished_at", "planned_trials")
 """What a later page of the same run tells otherwise."""
 
 
+def is_from_page(run: Run) -> bool:
+    """Whether a stored run came with a report page, and not from another tool."""
+    source = run.options.get("source")
+    return run.reason == IMPORTED and isinstance(source, dict) and source.get("format") == NAME
+
+
 def recognises(head: str) -> bool:
     return head.lstrip("\ufeff \t\r\n")[:15].lower() == "<!doctype html>"
 
