@@ -24,6 +24,12 @@ FIELDS: Mapping[str, str] = {
 }
 """Field of a shape to the key of a config.json, where it must stand there."""
 KINDS: Mapping[str, type] = {entry.name: float if str(entry.type) == "float" else int for entry in fields(ModelShape)}
+TIED = frozenset({"gemma3_text"})
+"""Families that tie their embeddings where a file does not say; it says only what is not usual there."""
+ACTIVATIONS: Mapping[str, str] = {"gemma3_text": "gelu_pytorch_tanh"}
+"""What the gate of an mlp has, where it is not `silu`."""
+LLAMA3: Mapping[str, float] = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+"""The rest of that kind of frequencies, which a shape has no field for."""
 ROTATIONS = ("default", "llama3")
 """Kinds of rotary frequencies that a shape can say."""
 
@@ -65,6 +71,12 @@ def shape_of_config(path: Path) -> ModelShape:
         kind = str(rotation.get("rope_type") or rotation.get("type") or "default")
         if kind not in ROTATIONS or rotation.get("rope_theta") is None:
             raise SelectionError(f"{path}: of rotary frequencies only {listed(ROTATIONS)} with one rope_theta are known here")
+        if kind == "llama3" and any(rotation.get(name, usual) != usual for name, usual in LLAMA3.items()):
+            raise SelectionError(f"{path}: of llama3's rotary frequencies only those with {dict(LLAMA3)} are known here")
+        if rotation.get("partial_rotary_factor", config.get("partial_rotary_factor") or 1.0) != 1.0:
+            raise SelectionError(
+                f"{path}: a shape has no field for partial_rotary_factor; take a named model (`bench list models`)"
+            )
         sizes: dict[str, Any] = {name: KINDS[name](config[key]) for name, key in FIELDS.items()}
         # Qwen's configurations name a window that they do not use.
         window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
@@ -74,7 +86,7 @@ def shape_of_config(path: Path) -> ModelShape:
             architecture=str(config["model_type"]),
             kv_heads=int(config.get("num_key_value_heads") or sizes["heads"]),
             head_dim=int(config.get("head_dim") or sizes["hidden_size"] // sizes["heads"]),
-            tied_embeddings=bool(config.get("tie_word_embeddings", False)),
+            tied_embeddings=bool(config.get("tie_word_embeddings", config["model_type"] in TIED)),
             rope_theta=float(rotation["rope_theta"]),
             rope_factor=float(rotation["factor"]) if kind == "llama3" else None,
             sliding_window=None if window is None else int(window),
@@ -85,8 +97,14 @@ def shape_of_config(path: Path) -> ModelShape:
 
 
 def _demand_sayable(path: Path, config: Mapping[str, Any]) -> None:
+    usual = ACTIVATIONS.get(config["model_type"], "silu")
+    activation = config.get("hidden_activation") or config.get("hidden_act") or usual
     biased = config.get("mlp_bias") or (config.get("attention_bias") and config["model_type"] != "qwen2")
     latent = config.get("kv_lora_rank") is not None
-    for found, what in ((biased, "attention_bias or mlp_bias"), (latent, "latent attention (kv_lora_rank)")):
+    for found, what in (
+        (biased, "attention_bias or mlp_bias"),
+        (latent, "latent attention (kv_lora_rank)"),
+        (activation != usual, f"the activation {activation}"),
+    ):
         if found:
             raise SelectionError(f"{path}: a shape has no field for {what}; take a named model (`bench list models`)")

@@ -58,6 +58,7 @@ def try_all(
         "import_s": import_s,
         "torch_s": torch_s,
     }
+    asked = len(by_module) + (torch_s is not None)
     silence_s = START_S + import_s + 2 * (torch_s or 0.0)
     answers: dict[str, dict[str, Any]] = {}
     # As trials count GPUs.
@@ -73,7 +74,10 @@ def try_all(
             for line in _lines(process, silence_s):
                 found = json.loads(line)
                 answers[found["name"]] = found
-                heard(by_module.get(found["name"], "torch"), len(answers), len(by_module) + (torch_s is not None))
+                heard(by_module.get(found["name"], "torch"), len(answers), asked)
+                if len(answers) == asked:
+                    # Left alone, an interpreter that holds torch takes a second to end.
+                    break
         finally:
             process.kill()
         process.wait()

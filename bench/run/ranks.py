@@ -74,10 +74,10 @@ def combine(replies: Mapping[int, Reply], phases: Mapping[int, Sequence[Phase]])
             measurements.append(dataclasses.replace(measurement, scope=f"rank:{rank}"))
             per_rank.setdefault(measurement.metric, []).append(measurement)
     together = []
-    fullest = _fullest(per_rank.get("peak_total_bytes", ()))
+    peaks = per_rank.get("peak_total_bytes", ())
     for metric, found in per_rank.items():
-        if metric in _CAUSES and len(found) == len(replies):
-            together.append(found[fullest])
+        if metric in _CAUSES and len(found) == len(peaks) == len(replies):
+            together.append(found[_fullest(peaks)])
             continue
         better = METRICS[metric].better if metric in METRICS else "lower"
         if len(found) < len(replies) or better == "none":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -21,6 +22,9 @@ _SPEAK_FOR_THEMSELVES = (Status.OK, Status.UNAVAILABLE, Status.UNSUPPORTED)
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 _UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 _GPU_WORD = re.compile(r"gpu-[0-9a-f]{12}")
+BUSY, ON_GPU = "busy_processes", "other_compute_processes"
+OTHER, IDLE, UNKNOWN = "other", "idle", "unknown"
+"""What names of others' processes become; of one on the GPU that was not busy, and of which no name is known."""
 
 _EXACT_RUN = ("id", "seed", "device", "started_at", "finished_at", "state", "planned_trials", "parent_run_id", "harness_version")
 _EXACT_RESULT = (
@@ -74,15 +78,32 @@ def anonymous_result(result: Result) -> Result:
     return load(Result, shown)
 
 
+def _busy_names(entries: Json) -> frozenset[str]:
+    """As `_nameless` is given them."""
+    found = entries if isinstance(entries, list) else ()
+    return frozenset(str(entry.get("name")) if isinstance(entry, Mapping) else str(entry) for entry in found)
+
+
 def same_once_anonymous(ours: Run | Result, theirs: Run | Result) -> bool:
     """Whether one of two records (of one type) is the published form of the other; what cannot be published is not."""
     if ours == theirs:
         return True
     anonymous: Callable[[Any], Any] = anonymous_run if isinstance(ours, Run) else anonymous_result
     try:
-        return bool(anonymous(ours) == theirs or ours == anonymous(theirs))
+        return _alike(anonymous(ours), theirs) or _alike(ours, anonymous(theirs))
     except ValueError:
         return False
+
+
+def _alike(one: Any, other: Any) -> bool:
+    return bool(one == other or (isinstance(one, Result) and _one_word(one) == _one_word(other)))
+
+
+def _one_word(row: Result) -> Result:
+    """With one word for all processes, as rows were published before those that were idle had another."""
+    names = row.conditions.get(ON_GPU)
+    told = [OTHER if name == IDLE else name for name in names] if isinstance(names, list) else names
+    return replace(row, conditions={**row.conditions, ON_GPU: told})
 
 
 def _cleaner(data: Json) -> Callable[[str], str]:
@@ -121,17 +142,29 @@ def _soft(soft: dict[str, Json]) -> dict[str, Json]:
 def _conditions(before: Mapping[str, Json], shown: dict[str, Json]) -> dict[str, Json]:
     if isinstance(uuid := before.get("gpu_uuid"), str):
         shown["gpu_uuid"] = _gpu_word(uuid)
-    for name in ("busy_processes", "other_compute_processes"):
-        if name in shown:
-            entries = before[name]
+    return shown | nameless_processes(before)
+
+
+def nameless_processes(conditions: Mapping[str, Json]) -> dict[str, Json]:
+    """The processes of others in a row's conditions, without their names.
+
+    Whether one of those on the GPU was busy decides about times, and is told by equal names: so one that was not has another word.
+    """
+    shown: dict[str, Json] = {}
+    for name in (BUSY, ON_GPU):
+        if name in conditions:
+            entries = conditions[name]
             shown[name] = [_nameless(entry) for entry in entries] if isinstance(entries, list) else _nameless(entries)
+    busy = _busy_names(conditions.get(BUSY))
+    if busy and isinstance(on_gpu := conditions.get(ON_GPU), list):
+        shown[ON_GPU] = [IDLE if isinstance(name, str) and name not in busy | {UNKNOWN} else _nameless(name) for name in on_gpu]
     return shown
 
 
 def _nameless(entry: Json) -> Json:
     if isinstance(entry, Mapping):
-        return {"name": "other", **{key: value for key, value in entry.items() if key != "name" and _is_number(value)}}
-    return entry if _is_number(entry) else "other"
+        return {"name": OTHER, **{key: value for key, value in entry.items() if key != "name" and _is_number(value)}}
+    return entry if _is_number(entry) else OTHER
 
 
 def _is_number(value: Json) -> bool:

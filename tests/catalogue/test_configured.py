@@ -74,6 +74,9 @@ def test_cases_of_a_configuration_hold_its_sizes_and_no_path(tmp_path: Path) -> 
         ({"hidden_size": "wide"}, "cannot be read"),
         ({"attention_bias": True}, "no field for attention_bias"),
         ({"kv_lora_rank": 512}, "no field for latent attention"),
+        ({"hidden_act": "gelu"}, "no field for the activation gelu"),
+        ({"partial_rotary_factor": 0.5}, "no field for partial_rotary_factor"),
+        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 2.0}}, "only those with"),
         ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}}, "only default, llama3"),
     ],
 )

@@ -72,6 +72,16 @@ def test_where_nothing_can_be_tried_every_package_says_why(monkeypatch: pytest.M
     assert found.torch == "OSError: no memory"
 
 
+def test_nobody_waits_for_the_end_of_a_process_that_has_answered_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [{"name": "", "facts": FACTS}, {"name": "one", "seconds": 0.5}]
+    talks_on = (
+        f"import json, time\nfor said in {answers!r}: print(json.dumps(said), flush=True)\ntime.sleep(0.3); print('no answer')"
+    )
+    monkeypatch.setattr(tried, "python", lambda *_: [sys.executable, "-c", talks_on])
+    found = try_all([("one-package", "one")])
+    assert (found.torch, [entry.seconds for entry in found.imports]) == (FACTS, [0.5])
+
+
 def test_implementations_are_grouped_by_what_they_need() -> None:
     found = {finding.what: finding for finding in availability_findings(load_catalogue(), [], "cuda")}
     (alone,) = [what for what in found if what.startswith("torch alone")]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bench.judge.shared_gpu import computed_beside
 from bench.records import Check, Proof, Result, RevisionItem, Run, Status, dump
 from bench.store import Store, publish
 from bench.store.anonymous import anonymous_result, anonymous_run, same_once_anonymous
@@ -160,6 +161,20 @@ def test_a_run_is_named_by_the_last_parts_of_its_paths() -> None:
 def test_conditions_of_another_shape_do_no_harm(entries: Any) -> None:
     shown = anonymous_result(factories.result(conditions={"busy_processes": entries, "gpu_uuid": 7}))
     assert "game" not in str(dump(shown))
+
+
+def test_whether_who_was_on_the_gpu_was_busy_outlives_the_names() -> None:
+    busy = [{"name": "cc1plus", "cores": 1.0}]
+    idle = factories.result(conditions={"busy_processes": busy, "other_compute_processes": ["python3"]})
+    beside = factories.result(conditions={"busy_processes": busy, "other_compute_processes": ["cc1plus"]})
+    for row, computed in ((idle, False), (beside, True)):
+        shown = anonymous_result(row)
+        assert computed_beside(shown.conditions) is computed_beside(row.conditions) is computed
+        assert computed_beside(anonymous_result(shown).conditions) is computed
+        assert "python3" not in str(shown.conditions)
+        assert "cc1plus" not in str(shown.conditions)
+        former = dataclasses.replace(shown, conditions={**shown.conditions, "other_compute_processes": ["other"]})
+        assert same_once_anonymous(row, former)
 
 
 def test_what_is_published_once_more_stays_as_it_is() -> None:

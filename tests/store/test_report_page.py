@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bench.errors import SelectionError, StoreError
+from bench.judge.shared_gpu import computed_beside
 from bench.records import METHOD_VERSION, Cost, Result, Run, Status
 from bench.report import render_page
 from bench.run import rerun, resume
@@ -107,6 +108,17 @@ def test_what_a_page_does_not_tell_stays_unknown(here: Store, mailed: Path) -> N
     assert (run.reason, run.label, run.options["filters"]) == (IMPORTED, "run-a", ["dtype=fp32"])
     assert "suite_folder" not in run.options
     assert "game" not in str(row.conditions)
+
+
+def test_what_speaks_against_a_time_and_for_a_comparison_comes_with_the_page(here: Store, tmp_path: Path) -> None:
+    run, rows = measured()
+    beside = {"busy_processes": [{"name": "game"}], "other_compute_processes": ["game"], "machine_busy_share": 0.97}
+    rows = [dataclasses.replace(row, conditions={**row.conditions, **beside}) if row.status is Status.OK else row for row in rows]
+    (tmp_path / "beside.html").write_text(render_page([run], rows, now=NOW), encoding="utf-8")
+    here.import_file(tmp_path / "beside.html")
+    found = here.results([here.runs()[0].id])
+    assert {computed_beside(row.conditions) for row in found if row.status is Status.OK} == {True}
+    assert "game" not in str([row.conditions for row in found])
 
 
 def test_what_asks_for_a_measured_run_says_that_it_came_with_a_page_and_which_command_measures_it(

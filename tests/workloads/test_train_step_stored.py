@@ -65,3 +65,23 @@ def test_without_a_folder_or_with_another_shape_it_says_what_to_do() -> None:
         fill(model, "mine@0", None)
     with pytest.raises(ValueError, match=r"weight of mine@0 has the shape \(1, 2\), not \(3, 2\)"):
         fill(model, "mine@0", lambda name: torch.ones(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"model.layers.1.self_attn.o_proj.weight": torch.ones(1)}, "it is another model"),
+        ({"model.layers.0.self_attn.q_proj.bias": torch.ones(1)}, "it is another model"),
+        ({"model.layers.0.self_attn.q_norm.weight": torch.ones(1)}, "it is another model"),
+        ({"model.layers.0.weight": torch.ones(3, 2, dtype=torch.int8)}, "not quantized"),
+        ({"model.layers.0.weight": torch.ones(3, 2).to(torch.float8_e4m3fn)}, "not quantized"),
+    ],
+)
+def test_a_deeper_model_another_family_and_quantized_weights_are_refused(more: dict[str, torch.Tensor], words: str) -> None:
+    model = torch.nn.ModuleDict(
+        {"model": torch.nn.ModuleDict({"layers": torch.nn.ModuleList([torch.nn.Linear(2, 3, bias=False)])})}
+    )
+    held = {"model.layers.0.weight": torch.ones(3, 2)}
+    fill(model, "mine@0", held.__getitem__)
+    with pytest.raises(ValueError, match=words):
+        fill(model, "mine@0", {**held, **more}.__getitem__)

@@ -44,7 +44,7 @@ def again_flops(case: Case) -> int | None:
 
     try:
         spec = WORKLOAD.spec(case)
-    except (KeyError, TypeError, ValueError):
+        share = recomputed_share(spec)
+        return None if share is None else counted(spec, windows(spec.shape), share)
+    except (KeyError, TypeError, ValueError, ArithmeticError, MemoryError):
         return None  # rows of other tools, and of versions with other parameters
-    share = recomputed_share(spec)
-    return None if share is None else counted(spec, windows(spec.shape), share)

@@ -45,6 +45,9 @@ def by_cause(case: CaseSummary) -> dict[str, float]:
     if not case.usable:
         return {}
     own = fullest(case)
+    if not any(f"peak_{cause}_bytes" in own for cause in CAUSES):
+        # Older pages tell causes of all ranks together alone.
+        own = {name: value.median for name, value in case.values.items()}
     found = {cause: own[name] for cause in CAUSES if (name := f"peak_{cause}_bytes") in own}
     return {cause: value for cause, value in found.items() if 0 < value < LARGEST}
 

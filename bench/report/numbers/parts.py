@@ -1,8 +1,8 @@
 """Runs that measured parts of one suite, each by filters or shards of its own, told as the one run that they make up.
 
 A suite of many hours is measured over several evenings or on several machines: whoever reads of it asks about the suite. Runs are parts of
-one another where they were asked the same, of one revision, on one kind of device, and no case was measured by two of them; what was
-measured twice is a repetition, which a reader wants to see apart.
+one another where they were asked the same, of one revision, on the same hardware, and no case was measured by two of them; what was
+measured twice is a repetition, which a reader wants to see apart. Runs without rows, and audits, are parts of nothing.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from bench.records import Json, Result, Run, RunState
+from bench.records import EXTERNAL, Json, Result, Run, RunState, Scalar
 from bench.report.numbers.summary import belongs_to_canary
+from bench.report.trust.surroundings import DEVICES
 
 PARTS = "parts"
 """The option of a joined run that has the ids of its parts."""
@@ -24,7 +25,8 @@ def told_as_one(runs: Sequence[Run], results: Sequence[Result]) -> tuple[list[Ru
     """The runs and their results, those that are parts of one suite joined; the others, and their order, as they were.
 
     A joined run has the id of its earliest part, and each result is its. Blocks are counted on from part to part, so that nothing is taken
-    for neighbours in time that was not; of a canary, which each part measures, so are the trials.
+    for neighbours in time that was not; of a canary, which each part measures, so are the trials. A part that began a point anew
+    replaces its own rows alone: the last attempt of each part gets one number.
     """
     rows: dict[str, list[Result]] = {run.id: [] for run in runs}
     for result in results:
@@ -45,13 +47,22 @@ def told_as_one(runs: Sequence[Run], results: Sequence[Result]) -> tuple[list[Ru
 
 
 def _are_parts(group: Sequence[Run], run: Run, rows: dict[str, list[Result]]) -> bool:
-    return _asked(group[0]) == _asked(run) and not any(_cases(one, rows[one.id]) & _cases(run, rows[run.id]) for one in group)
+    if run.reason == EXTERNAL or _asked(group[0]) != _asked(run) or _hardware(rows[group[0].id]) != _hardware(rows[run.id]):
+        return False
+    own = _cases(run, rows[run.id])
+    others = [_cases(one, rows[one.id]) for one in group]
+    return bool(own) and all(cases and not cases & own for cases in others)
 
 
 def _asked(run: Run) -> tuple[object, ...]:
     options = {name: value for name, value in run.options.items() if name not in _OWN}
     kind = run.device.partition(":")[0]
     return run.suite, run.suite_data, options, kind, run.revision, run.harness_version, run.label, run.parent_run_id
+
+
+def _hardware(results: Iterable[Result]) -> set[frozenset[tuple[str, Scalar]]]:
+    """What rows were measured on, less how many devices each took."""
+    return {frozenset((name, fact) for name, fact in row.environment.hard.items() if name != DEVICES) for row in results}
 
 
 def _cases(run: Run, results: Iterable[Result]) -> set[str]:
@@ -64,14 +75,25 @@ def _joined(group: Sequence[Run], rows: dict[str, list[Result]]) -> tuple[Run, l
         return first, rows[first.id]
     found: list[Result] = []
     seen: Counter[tuple[str, str, int]] = Counter()
+    last: Counter[tuple[str, str]] = Counter()
+    for run in group:
+        for result in rows[run.id]:
+            place = run.id, result.trial.case.point_key
+            last[place] = max(last[place], result.trial.attempt)
+    latest: Counter[str] = Counter()
+    for (_, point), attempt in last.items():
+        latest[point] = max(latest[point], attempt)
     blocks = 0
     for run in group:
         for result in rows[run.id]:
             trial = result.trial
-            key = (trial.case.key, trial.arm, trial.attempt)
+            point = trial.case.point_key
+            attempt = trial.attempt + latest[point] - last[run.id, point]
+            key = (trial.case.key, trial.arm, attempt)
             index = seen[key] if belongs_to_canary(run, trial.case) else trial.index
             seen[key] += 1
-            found.append(replace(result, run_id=first.id, trial=replace(trial, index=index, block=trial.block + blocks)))
+            moved = replace(trial, index=index, block=trial.block + blocks, attempt=attempt)
+            found.append(replace(result, run_id=first.id, trial=moved))
         blocks += 1 + max((result.trial.block for result in rows[run.id]), default=0)
     return _as_run(group), found
 

@@ -127,7 +127,7 @@ def _fall(told: Json) -> tuple[float, float, int] | None:
     try:
         steps, scales = zip(*json.loads(told) if isinstance(told, str) else (), strict=True)
         return (float(scales[0]), float(scales[-1]), int(steps[-1])) if scales[-1] < scales[0] else None
-    except (ValueError, TypeError, IndexError):
+    except (ValueError, TypeError, IndexError, OverflowError, RecursionError):
         return None
 
 

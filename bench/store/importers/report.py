@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 
 from bench.metrics import METRICS
 from bench.records import Json, Measurement, Proof, Result, Run, Status, Trial, canonical_json, dump
+from bench.store.anonymous import BUSY, OTHER, nameless_processes
 from bench.store.intake import Intake
 from bench.store.page_data import NoPage, PageCase, PageData, PageTrial, read_page_data
 from bench.store.queries import IMPORTED
@@ -108,11 +109,13 @@ def _result(result_id: str, run: Run, page: PageData, trial: PageTrial, block: i
     case = page.cases[trial.case]
     began = _moment(run.started_at, trial.at_s)
     not_told = [*NOT_TOLD, *(() if began else ("started_at",)), *(() if case.command else ("command",))]
-    conditions: dict[str, Json] = {"source": {**origin, "result": trial.result, "not_told": not_told}}
+    # What a page tells of them speaks for or against a trial: whether others computed on its GPU, and in which numerics it trained.
+    told = {**trial.conditions, **nameless_processes(trial.conditions)}
+    conditions: dict[str, Json] = {**told, "source": {**origin, "result": trial.result, "not_told": not_told}}
     if trial.gpu is not None:
         conditions["gpu_uuid"] = trial.gpu
     if trial.busy_share is not None:
-        conditions |= {"machine_busy_share": trial.busy_share, "busy_processes": ["other"]}
+        conditions = {BUSY: [OTHER], **conditions, "machine_busy_share": trial.busy_share}
     proof = Proof(case.proof, (), "as a report tells it") if case.proof is not None and trial.status is Status.OK else None
     return Result(
         id=result_id,

@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     import torch
 
 
+ELSEWHERE = (
+    "model.layers.{layers}.self_attn.o_proj.weight", "model.layers.0.self_attn.q_proj.bias", "model.layers.0.self_attn.q_norm.weight",
+)  # fmt: skip
+"""Tensors that a deeper model or another family has; who stores one that the model has no place for computes something else."""
+PLAIN_FORMATS = ("float64", "float32", "bfloat16", "float16")
+"""Formats that hold weights themselves; in all others scales lie beside them."""
+
+
 def known_by(shape: DecoderShape) -> Mapping[str, tuple[int, ...]]:
     """Tensors that every family has, by name, with their shapes: who has them is as wide and as deep, and has the same vocabulary."""
     last = f"model.layers.{shape.layers - 1}"
@@ -25,12 +33,30 @@ def known_by(shape: DecoderShape) -> Mapping[str, tuple[int, ...]]:
 def fill(model: Any, weights: str, stored: Callable[[str], torch.Tensor] | None) -> None:
     """Copies each weight into its place, in the model's dtype and on its device. One at a time: there may be no room for all twice.
 
-    Raises ValueError where no folder is at hand, or a tensor has another shape; KeyError where one is missing.
+    Raises ValueError where no folder is at hand, a tensor has another shape or is quantized, or the folder is that of a deeper model or
+    another family; KeyError where one is missing.
     """
     if stored is None:
         raise ValueError(f"weights: {weights} are read from a folder: say which one with --weights DIR")
-    for name, parameter in model.named_parameters():
+    parameters = dict(model.named_parameters())
+    layers = {name.split(".")[2] for name in parameters if name.startswith("model.layers.")}
+    for name in (name.format(layers=len(layers)) for name in ELSEWHERE if layers):
+        if name not in parameters and _is_stored(name, stored):
+            raise ValueError(f"{weights} has {name}, for which the model has no place: it is another model")
+    for name, parameter in parameters.items():
         found = stored(name)
+        if str(found.dtype).removeprefix("torch.") not in PLAIN_FORMATS:
+            raise ValueError(
+                f"{name} of {weights} is stored as {found.dtype}, with scales beside it: take weights that are not quantized"
+            )
         if found.shape != parameter.shape:
             raise ValueError(f"{name} of {weights} has the shape {tuple(found.shape)}, not {tuple(parameter.shape)}")
         parameter.data.copy_(found)
+
+
+def _is_stored(name: str, stored: Callable[[str], torch.Tensor]) -> bool:
+    try:
+        stored(name)
+    except KeyError:
+        return False
+    return True

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from bench.cli import main
-from bench.records import Result, Run, RunState
+from bench.records import EXTERNAL, Result, Run, RunState
 from bench.report import render_markdown, render_page
 from bench.report.numbers.parts import PARTS, told_as_one
+from bench.report.numbers.summary import gather
 from bench.report.recompute.verify import verify_page
 from bench.store import Store
 from tests import factories
@@ -76,6 +77,29 @@ def test_what_was_asked_otherwise_stays_apart(other: dict[str, Any]) -> None:
     runs, results = told_as_one([first, second], [row(first, 512), row(second, 1024)])
     assert runs == [first, second]
     assert [result.run_id for result in results] == [first.id, second.id]
+
+
+def test_parts_on_other_hardware_stay_apart_and_so_do_runs_without_rows_and_audits() -> None:
+    first, second = part(0, "seq_len=512"), part(1, "seq_len=1024")
+    other = replace(factories.environment(), hard={"device": "cuda", "gpu_model": "another"})
+    rows = [row(first, 512), replace(row(second, 1024), environment=other)]
+    assert told_as_one([first, second], rows)[0] == [first, second]
+    assert told_as_one([first, second], rows[:1])[0] == [first, second]
+    audits = [replace(run, reason=EXTERNAL) for run in (first, second)]
+    assert told_as_one(audits, [row(first, 512), row(second, 1024)])[0] == audits
+    ranks = [replace(one, environment=replace(one.environment, hard={**one.environment.hard, "count": n})) for n, one in enumerate(
+        (row(first, 512), row(second, 1024)), 1
+    )]  # fmt: skip
+    assert len(told_as_one([first, second], ranks)[0]) == 1
+
+
+def test_a_part_that_began_a_point_anew_replaces_its_own_rows_alone() -> None:
+    first, second = part(0, "attention=eager"), part(1, "attention=sdpa_flash")
+    rows = [row(first, 512, "eager"), row(first, 512, "eager", attempt=1), row(second, 512, "sdpa_flash")]
+    (run,), results = told_as_one([first, second], rows)
+    assert [result.trial.attempt for result in results] == [0, 1, 1]
+    cases, _ = gather(run, results)
+    assert {case.label: len(case.counted) for case in cases} == {"eager": 1, "sdpa_flash": 1}
 
 
 def test_a_case_that_was_measured_twice_is_a_repetition() -> None:
