@@ -13,14 +13,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bench.machine.named_processes import BUSY, ON_GPU, UNKNOWN, process_names
 from bench.metrics import SHOWS_SPEED
 from bench.records import Json, Result, Run, Status
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-UNKNOWN = "unknown"
-"""The name of a process that NVML tells by a number of the host alone."""
 DEVICE_USED = "device_used_bytes"
 COMPILING = frozenset({"compile_cold_s", "compile_warm_s"})
 """Mostly the host's work, so pages state it all the same; no verdict rests on it, since what is tuned for a kernel is timed on the GPU."""
@@ -33,25 +32,19 @@ Conditions = Mapping[str, Json]
 
 def on_its_gpu(conditions: Conditions) -> tuple[str, ...]:
     """The names of other processes that had the GPU open for computing while a row was measured."""
-    found = conditions.get("other_compute_processes")
-    return tuple(map(_name, found)) if isinstance(found, list | tuple) else ()
+    return process_names(conditions.get(ON_GPU))
 
 
 def computed_beside(conditions: Conditions) -> bool:
     """Whether one of them was busy."""
     others = set(on_its_gpu(conditions))
-    busy = conditions.get("busy_processes")
-    names = set(map(_name, busy)) if isinstance(busy, list | tuple) else set()
+    names = set(process_names(conditions.get(BUSY)))
     return bool(names) and bool(others & (names | {UNKNOWN}))
 
 
 def tells_growth(result: Result, samples: Sequence[float]) -> bool:
     """Whether the growth of the device's used memory is this row's own: others take and give back meanwhile, down to below nothing."""
     return not on_its_gpu(result.conditions) and min(samples) >= 0
-
-
-def _name(entry: Json) -> str:
-    return str(entry.get("name", "?")) if isinstance(entry, dict) else str(entry)
 
 
 def disturbed(rows: Mapping[str, Conditions]) -> frozenset[str]:
@@ -121,7 +114,7 @@ def load_beside(connection: Connection, runs: Iterable[Run]) -> Beside:
     from bench.store.models import ResultRow
 
     told = type_coerce(ResultRow.conditions, Text)
-    beside = select(ResultRow.run_id, ResultRow.id, ResultRow.conditions).where(told.like('%"other_compute_processes":["%'))
+    beside = select(ResultRow.run_id, ResultRow.id, ResultRow.conditions).where(told.like(f'%"{ON_GPU}":["%'))
     counted = select(ResultRow.run_id, ResultRow.id, ResultRow.case_key, ResultRow.arm).where(
         ResultRow.status == Status.OK.value, ResultRow.excluded_reason.is_(None)
     )

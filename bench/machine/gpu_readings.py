@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bench.machine.device import Device
+from bench.machine.named_processes import ON_GPU, UNKNOWN
 from bench.machine.neighbours import host_pids
 from bench.machine.nvml import ask, open_nvml, visible_gpus
 from bench.machine.throttling import reason_words
@@ -74,7 +75,7 @@ class GpuReadings:
             "energy_j": (self.energy_mj[-1][1] - self.energy_mj[0][1]) / 1e3 if len(self.energy_mj) > 1 else None,
             "throttle_share": shares if self.bits else None,
             "compute_processes_most": self.processes_most,
-            "other_compute_processes": [names.get(pid, "unknown") for pid in sorted(self.foreign)],
+            ON_GPU: [names.get(pid, UNKNOWN) for pid in sorted(self.foreign)],
         }
         return {name: value for name, value in facts.items() if value is not None}
 
@@ -95,6 +96,6 @@ def worst_of(gpus: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "energy_j": sum(energies) if len(energies) == len(gpus) else None,
         "throttle_share": shares if any("throttle_share" in found for found in gpus) else None,
         "compute_processes_most": max(found["compute_processes_most"] for found in gpus),
-        "other_compute_processes": [name for found in gpus for name in found["other_compute_processes"]],
+        ON_GPU: [name for found in gpus for name in found[ON_GPU]],
     }
     return {name: value for name, value in facts.items() if value is not None}

@@ -15,6 +15,7 @@ from pathlib import PurePath
 from typing import Any
 
 from bench.machine import scrub
+from bench.machine.named_processes import BUSY, ON_GPU, OTHER, UNKNOWN, process_names
 from bench.records import Json, Result, Run, Status, dump, fingerprint, load
 from bench.store.public_text import Owner, path_name, short_command, short_paths
 
@@ -22,9 +23,8 @@ _SPEAK_FOR_THEMSELVES = (Status.OK, Status.UNAVAILABLE, Status.UNSUPPORTED)
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 _UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 _GPU_WORD = re.compile(r"gpu-[0-9a-f]{12}")
-BUSY, ON_GPU = "busy_processes", "other_compute_processes"
-OTHER, IDLE, UNKNOWN = "other", "idle", "unknown"
-"""What names of others' processes become; of one on the GPU that was not busy, and of which no name is known."""
+IDLE = "idle"
+"""What the name of a process on the GPU becomes that was not busy; of all others it is `OTHER`."""
 
 _EXACT_RUN = ("id", "seed", "device", "started_at", "finished_at", "state", "planned_trials", "parent_run_id", "harness_version")
 _EXACT_RESULT = (
@@ -76,12 +76,6 @@ def anonymous_result(result: Result) -> Result:
     if result.status in _SPEAK_FOR_THEMSELVES:
         shown["log"] = ""
     return load(Result, shown)
-
-
-def _busy_names(entries: Json) -> frozenset[str]:
-    """As `_nameless` is given them."""
-    found = entries if isinstance(entries, list) else ()
-    return frozenset(str(entry.get("name")) if isinstance(entry, Mapping) else str(entry) for entry in found)
 
 
 def same_once_anonymous(ours: Run | Result, theirs: Run | Result) -> bool:
@@ -155,7 +149,7 @@ def nameless_processes(conditions: Mapping[str, Json]) -> dict[str, Json]:
         if name in conditions:
             entries = conditions[name]
             shown[name] = [_nameless(entry) for entry in entries] if isinstance(entries, list) else _nameless(entries)
-    busy = _busy_names(conditions.get(BUSY))
+    busy = {*process_names(conditions.get(BUSY))}
     if busy and isinstance(on_gpu := conditions.get(ON_GPU), list):
         shown[ON_GPU] = [IDLE if isinstance(name, str) and name not in busy | {UNKNOWN} else _nameless(name) for name in on_gpu]
     return shown

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from bench.records import EXTERNAL, Json, Result, Run, RunState, Scalar
 from bench.report.numbers.summary import belongs_to_canary
-from bench.report.trust.surroundings import DEVICES
+from bench.report.trust.surroundings import machine
 
 PARTS = "parts"
 """The option of a joined run that has the ids of its parts."""
@@ -62,7 +62,7 @@ def _asked(run: Run) -> tuple[object, ...]:
 
 def _hardware(results: Iterable[Result]) -> set[frozenset[tuple[str, Scalar]]]:
     """What rows were measured on, less how many devices each took."""
-    return {frozenset((name, fact) for name, fact in row.environment.hard.items() if name != DEVICES) for row in results}
+    return {machine(row.environment.hard) for row in results}
 
 
 def _cases(run: Run, results: Iterable[Result]) -> set[str]:

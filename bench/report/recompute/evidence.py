@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bench.judge.shared_gpu import on_its_gpu
+from bench.machine.named_processes import BUSY, ON_GPU, process_names
 from bench.machine.throttling import CHOSEN
 from bench.plan.stored import PREDICTED, Stored, stored
 from bench.records import Check, Json, Result
@@ -55,12 +56,10 @@ def told_conditions(result: Result) -> dict[str, Json]:
         told[PREDICTED] = _prediction(stored(given))
     told |= {name: given[name] for name in (*SHARED, SCALES) if isinstance(given.get(name), str)}
     told |= numerics_of(result)
-    processes = given.get("busy_processes")
-    if isinstance(processes, list):
-        names = (str(entry.get("name", "?")) if isinstance(entry, dict) else str(entry) for entry in processes)
-        told["busy_processes"] = sorted(set(names))
+    if isinstance(processes := given.get(BUSY), list):
+        told[BUSY] = sorted(set(process_names(processes)))
     if others := on_its_gpu(given):
-        told["other_compute_processes"] = sorted(set(others))
+        told[ON_GPU] = sorted(set(others))
     shares = given.get("throttle_share")
     if isinstance(shares, Mapping):
         told["throttle_share"] = {

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.judge.shared_gpu import on_its_gpu
+from bench.machine.named_processes import BUSY, OTHER, process_names
 from bench.machine.throttling import CHOSEN
-from bench.records import Json, Result, Run, RunState, Scalar, Status
+from bench.records import Json, Result, Run, RunState, Status
 from bench.report.numbers import units
 from bench.report.numbers.rates import CLOCK_WANDERED_CYCLES, CLOCK_WANDERED_TIME, clock_wandered
 from bench.report.numbers.samples import taken
 from bench.report.numbers.summary import TIME, CaseSummary, Reach, gpu_of
-from bench.report.trust.surroundings import DEVICES
+from bench.report.trust.surroundings import machine
 
 FEW_TRIALS = 3
 FEW_SAMPLES = 30
@@ -30,8 +31,6 @@ SEEN_OFTEN = 0.05
 """A reason for lower clocks is told above this share of a trial's readings."""
 
 SHOWN_UUID = 16
-NAMELESS = "other"
-"""What stands for the name of a process in rows that were published."""
 SCALES = "loss_scale_history"
 """The condition that tells how dynamic loss scaling went."""
 
@@ -55,7 +54,7 @@ def _flags(results: Sequence[Result]) -> list[Doubt]:
     if neighbours:
         touched = sum(bool(_neighbours(result)) for result in results)
         named = sorted(neighbours.items(), key=lambda item: (-item[1], item[0]))[:4]
-        names = f" ({', '.join(name for name, _ in named)})" if set(neighbours) != {NAMELESS} else ""
+        names = f" ({', '.join(name for name, _ in named)})" if set(neighbours) != {OTHER} else ""
         found.append(Doubt(touched, f"of {len(results)} timed trials ran beside busy processes of others{names}"))
     throttled = Counter(word for result in results for word in _throttle_words(result))
     found += [
@@ -132,10 +131,7 @@ def _fall(told: Json) -> tuple[float, float, int] | None:
 
 
 def _neighbours(result: Result) -> set[str]:
-    processes = result.conditions.get("busy_processes")
-    if not isinstance(processes, list):
-        return set()
-    return {str(entry.get("name", "?")) if isinstance(entry, dict) else str(entry) for entry in processes}
+    return set(process_names(result.conditions.get(BUSY)))
 
 
 def _throttle_words(result: Result) -> list[str]:
@@ -206,7 +202,7 @@ def doubts(run: Run, cases: Sequence[CaseSummary], reach: Reach | None = None) -
     trials = [result for case in timed for result in case.counted if result.status is Status.OK]
     canaries = (reach or (cases[0].reach if cases else Reach())).canaries
     found = _about_run(run, cases, canaries)
-    hard = {_place(result.environment.hard) for case in cases for result in case.counted}
+    hard = {machine(result.environment.hard) for case in cases for result in case.counted}
     soft = {result.environment.soft_hash for case in cases if case.values for result in case.counted if result.status is Status.OK}
     if len(hard) > 1:
         found.append(Doubt(len(hard), "different hard environments in one run: their rows must not be compared"))
@@ -269,11 +265,6 @@ def doubts(run: Run, cases: Sequence[CaseSummary], reach: Reach | None = None) -
     if aside:
         found.append(Doubt(aside, "rows are set aside (excluded or superseded); they are in the table and in no value"))
     return found
-
-
-def _place(hard: Mapping[str, Scalar]) -> frozenset[tuple[str, Scalar]]:
-    """The hard facts of a machine, less how many devices a row took: that many ranks are a case of their own."""
-    return frozenset((name, value) for name, value in hard.items() if name != DEVICES)
 
 
 def _left_out(case: CaseSummary) -> int:

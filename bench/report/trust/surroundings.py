@@ -14,6 +14,11 @@ DEVICES = "count"
 """How many devices a row took: cases on another number of ranks are other cases, and no other machine."""
 
 
+def machine(hard: Mapping[str, Scalar]) -> frozenset[tuple[str, Scalar]]:
+    """The hard facts of a row's machine, by which one is told from another."""
+    return frozenset((name, fact) for name, fact in hard.items() if name != DEVICES)
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """An item with more than one value: each value with the number of rows that have it, the most frequent first."""
