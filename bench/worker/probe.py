@@ -1,8 +1,9 @@
 """Whether a case fits, in one call after the first: timed by the host's clock while its peak is counted.
 
 At the end of what fits a call may take minutes, and a whole trial makes some fifteen. Here the first call warms up, and the second one
-counts. Nothing is told of phases, causes, communication or saved bytes, and which kernel ran is not looked at; on a CPU, where the peak is
-counted by the profiler, the time is that of a profiled call.
+counts. Nothing is told of phases, causes, communication or saved bytes, and which kernel ran is not looked at. What the workload says of
+what was built, such as bytes held on the host and on disk, costs no call and is told. On a CPU, where the peak is counted by the profiler,
+the time is that of a profiled call.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 
+from bench.declare import Bound, Workload
 from bench.errors import PluginError, Unavailable
 from bench.metrics import METRICS
 from bench.records import (
@@ -186,6 +187,9 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team)
             findings.conditions.update(fits.facts)
             findings.proof = Proof("unknown", (), NOT_LOOKED_AT) if request.verify else None
             _check(findings, fits.checks)
+            step.clear()
+            phases.enter("findings")
+            _spared(lambda: _tell(findings, workload, spec, bound), "findings", findings, device, step, team)
             return
 
         if device.times:
@@ -226,9 +230,7 @@ def _look_further(
                 findings.add("output_error", (error,))
 
     def tell() -> None:
-        for metric, value in subject.workload.findings(spec, step.bound).items():
-            findings.add(metric, (value,))
-        findings.conditions.update(subject.workload.facts(spec, step.bound))
+        _tell(findings, subject.workload, spec, step.bound)
 
     def spared(phase: str, work: Callable[[], None]) -> None:
         phases.enter(phase)
@@ -254,6 +256,13 @@ def _look_further(
     if request.verify:
         findings.proof = Proof("unknown", (), "the pass under the profiler was not done")
         spared("proof", lambda: _prove(subject, spec, request.case.device.removesuffix("-interpreter"), findings, step))
+
+
+def _tell(findings: Findings, workload: Workload, spec: Any, bound: Bound) -> None:
+    """What the workload says of what was built and has run: bytes held, on the host and on disk too, and how it computed."""
+    for metric, value in workload.findings(spec, bound).items():
+        findings.add(metric, (value,))
+    findings.conditions.update(workload.facts(spec, bound))
 
 
 def _spared(work: Callable[[], None], phase: str, findings: Findings, device: DeviceSide, step: Step, team: Team) -> None:

@@ -43,7 +43,15 @@ def test_a_probe_tells_time_and_peak_of_one_call_and_looks_no_further(tmp_path: 
     assert reply.proof is not None
     assert (reply.proof.verdict, reply.proof.detail) == ("unknown", NOT_LOOKED_AT)
     assert {check.at for check in reply.checks} == {"small", "finite"}
-    assert phases(tmp_path)[-4:] == ["first_call", "check", "memory", "replied"]
+    assert phases(tmp_path)[-4:] == ["check", "memory", "findings", "replied"]
+
+
+def test_a_probe_of_a_training_step_tells_what_its_states_hold_and_how_it_computes(tmp_path: Path) -> None:
+    reply = answer(tmp_path, training("bf16_master", fills={"optimizer": "adamw_fused"}), protocol=PROBE)
+    assert (reply.status, reply.reason) == (Status.OK, None)
+    weights, states = only(reply, "weight_bytes").samples[0], only(reply, "state_bytes").samples[0]
+    assert 3.9 * weights < states < 4.1 * weights  # two moments of 32 bits beside weights of 16
+    assert (reply.conditions["numerics_weights"], reply.conditions["numerics_master"]) == ("bf16", "fp32")
 
 
 def counting(directory: Path, wrong_at: int) -> Path:
