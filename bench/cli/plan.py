@@ -16,7 +16,7 @@ from bench.plan.spec import DEFAULTS, MODELLED, OFFLOADS, SHARDINGS
 from bench.plan.terms import CAUSES
 
 if TYPE_CHECKING:
-    from bench.plan.devices import Gpu
+    from bench.plan.devices import Gpu, Host
     from bench.plan.fits import Choice
     from bench.plan.moments import Target
     from bench.plan.published import Figure
@@ -71,6 +71,8 @@ def _technique_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--offload", metavar="NAME", default="none", show_default=True, help=f"To host memory, or disk: {', '.join(OFFLOADS)}."
 )
+@click.option("--host-memory", metavar="SIZE", help="Of a host, for training: 512GB or 480GiB; what needs more does not fit.")
+@click.option("--gpus-per-host", type=click.IntRange(1), metavar="N", help="GPUs that share it; default: all that train, up to 8.")
 @_technique_options
 @click.option("--explain", is_flag=True, help="The published figures behind it, and what real code does at the same shape.")
 @click.option("--terms", "all_terms", is_flag=True, help="Every term of the peak with its formula and source.")
@@ -103,6 +105,8 @@ def plan(
     model_name: str,
     gpu: str | None,
     gpu_memory: str | None,
+    host_memory: str | None,
+    gpus_per_host: int | None,
     sharding: str | None,
     explain: bool,
     all_terms: bool,
@@ -121,12 +125,15 @@ def plan(
     """Predict the peak of a training step by cause and phase, and say what fits.
 
     Sizes are of one GPU and of memory that PyTorch has allocated. Without --gpu or --gpu-memory nothing is said of what fits.
+    What lies on the host or on disk is told for each GPU and for a host; whether the host's memory suffices, with --host-memory.
 
     \b
     bench plan --model llama-3-8b --seq-len 16384 --gpu h200
     bench plan --model config.json --seq-len 8192 --gpu-memory 80GB --world-size 8 --precision bf16_master
+    bench plan --model llama-3-8b --precision bf16_master --gpu rtx-4090 --host-memory 128GB
     bench plan --explain
     """
+    from bench.cli.plan_away import host_of
     from bench.plan.moments import Target
     from bench.plan.spec import PlanError, TrainSpec, model_named
 
@@ -152,7 +159,8 @@ def plan(
     device = _gpu(gpu, gpu_memory)
     memory = None if device is None else device.memory_bytes
     target = Target() if device is None else Target(workspace_bytes=device.workspace_bytes)
-    ways = _ways(model, train, memory, gpu, target, database)
+    host = host_of(host_memory, gpus_per_host, train.world_size)
+    ways = _ways(model, train, memory, gpu, target, host, database)
     if (row or emit or figure) and row >= max(1, len(ways)):
         raise PlanError(
             f"there is no row {row}: rows are 0 to {max(0, len(ways) - 1)}" + ("" if ways else "; --gpu or --gpu-memory gives more")
@@ -171,13 +179,13 @@ def plan(
     if figure is not None:
         _draw(figure, model, ways, memory, target, f"{model.name}, {train.seq_len} tokens, batch {train.batch}")
     if as_json:
-        say_json(_as_json(model, of_row, prediction, ways, memory))
+        say_json(_as_json(model, of_row, prediction, ways, memory, host))
         return 0
-    _show(model, of_row, prediction, all_terms)
+    _show(model, of_row, prediction, host, all_terms)
     if memory is not None:
         from bench.cli.plan_ways import show
 
-        show(ways, memory, database)
+        show(ways, memory, host, database)
     else:
         note("what fits where: say --gpu h200, or --gpu-memory 80GB")
     for words in prediction.notes:
@@ -200,12 +208,14 @@ def _gpu(gpu: str | None, gpu_memory: str | None) -> Gpu | None:
 
 
 def _ways(
-    model: ModelSpec, train: TrainSpec, memory: int | None, gpu: str | None, target: Target, database: str
+    model: ModelSpec, train: TrainSpec, memory: int | None, gpu: str | None, target: Target, host: Host, database: str
 ) -> tuple[Choice, ...]:
     from bench.cli.plan_ways import measured_steps
     from bench.plan.fits import choices
 
-    return () if memory is None else choices(model, train, memory, steps=measured_steps(database), gpu=gpu, target=target)
+    return (
+        () if memory is None else choices(model, train, memory, steps=measured_steps(database), gpu=gpu, target=target, host=host)
+    )
 
 
 def _draw(path: Path, model: ModelSpec, ways: tuple[Choice, ...], memory: int | None, target: Target, title: str) -> None:
@@ -228,7 +238,9 @@ def _gpus(train: TrainSpec) -> str:
     return ", ".join(["1 GPU", *words] if train.world_size == 1 else [f"{train.world_size} GPUs", *words, "of which this is one"])
 
 
-def _show(model: ModelSpec, train: TrainSpec, prediction: Prediction, all_terms: bool) -> None:
+def _show(model: ModelSpec, train: TrainSpec, prediction: Prediction, host: Host, all_terms: bool) -> None:
+    from bench.cli import plan_away
+
     say(f"{model.name}, {train.seq_len} tokens, batch {train.batch}, {train.precision}, {_gpus(train)}")
     say()
     moments, peak = prediction.moments, prediction.peak
@@ -243,32 +255,30 @@ def _show(model: ModelSpec, train: TrainSpec, prediction: Prediction, all_terms:
     say(table(heads, rows, right=range(1, len(heads))))
     say()
     say(f"peak {peak.size_bytes / size:.2f} {unit} ({peak.size_bytes / 1e9:.2f} GB) in {peak.phase}: {peak.name}")
-    if prediction.host_bytes:
-        say(f"host memory for this GPU {prediction.host_bytes / GIB:.2f} GiB")
-    if prediction.disk_bytes:
-        say(f"on disk for this GPU {prediction.disk_bytes / GIB:.2f} GiB")
+    plan_away.show(prediction, host)
     if all_terms:
         say()
         lines = [
             (term.name, term.category.replace("_", " "), f"{term.size_bytes / GIB:.4f}", term.formula, term.source)
             for term in sorted(peak.terms, key=lambda term: -term.size_bytes)
-        ]
+        ] + plan_away.terms(prediction)
         heads = ("term", "category", "GiB", "formula", "source")
         say(folded_table(heads, lines, terminal_columns(), right=[2], widest=200))
 
 
 def _as_json(
-    model: ModelSpec, train: TrainSpec, prediction: Prediction, ways: tuple[Choice, ...], memory: int | None
+    model: ModelSpec, train: TrainSpec, prediction: Prediction, ways: tuple[Choice, ...], memory: int | None, host: Host
 ) -> dict[str, Any]:
     from dataclasses import asdict
+
+    from bench.cli import plan_away
 
     return {
         "model": asdict(model),
         "train": asdict(train),
         "peak_bytes": prediction.peak_bytes,
         "peak_phase": prediction.peak.phase,
-        "host_bytes": prediction.host_bytes,
-        "disk_bytes": prediction.disk_bytes,
+        **plan_away.as_json(prediction, host),
         "moments": [
             {"name": moment.name, "phase": moment.phase, "size_bytes": moment.size_bytes, "by_category": moment.by_category(),
              "terms": [asdict(term) for term in moment.terms]}

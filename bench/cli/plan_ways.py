@@ -12,6 +12,7 @@ from bench.cli.fitting import folded_table, paragraph, terminal_columns
 from bench.cli.terminal import note, say
 from bench.errors import StoreError
 from bench.plan.costs import MeasuredStep
+from bench.plan.devices import Host
 from bench.plan.fits import FUSED, Choice, rule_additions, rule_factors
 
 GIB = 2**30
@@ -36,16 +37,19 @@ def measured_steps(database: str) -> tuple[MeasuredStep, ...]:
         return ()
 
 
-def show(ways: Sequence[Choice], memory: int, database: str) -> None:
+def show(ways: Sequence[Choice], memory: int, host: Host, database: str) -> None:
     """What fits, a way a line, with what its cost rests on."""
     named = [tuple(change for change in way.changes if change.partition("=")[0] in FUSED_KERNELS) for way in ways]
     common = max(named, key=lambda kernels: (len(kernels) > 1, named.count(kernels)))
-    room, offloaded = terminal_columns(), any(way.host_bytes for way in ways)
+    room = terminal_columns()
+    offloaded, on_disk = any(way.host_bytes for way in ways), any(way.disk_bytes for way in ways)
     say()
+    into = f"{memory / GIB:.1f} GiB ({SET_ASIDE})"
+    into += "" if host.memory_bytes is None else f" and a host's {host.memory_bytes / GIB:.1f}"
     if any(way.fits for way in ways):
-        say(paragraph(f"what fits into {memory / GIB:.1f} GiB ({SET_ASIDE}), by expected cost", room))
+        say(paragraph(f"what fits into {into}, by expected cost", room))
     else:
-        say(paragraph(f"nothing here fits into {memory / GIB:.1f} GiB ({SET_ASIDE}); what needs least", room))
+        say(paragraph(f"nothing here fits into {into}; what needs least", room))
     lines = []
     for index, (way, kernels) in enumerate(zip(ways, named, strict=True)):
         shorter = len(common) > 1 and kernels == common
@@ -53,13 +57,14 @@ def show(ways: Sequence[Choice], memory: int, database: str) -> None:
         lines.append(
             (
                 str(index), "yes" if way.fits else "no", f"{way.peak_bytes / GIB:.2f}",
-                *([f"{way.host_bytes / GIB:.2f}"] if offloaded else []), f"{way.cost:.2f}", _evidence(way),
+                *([f"{way.host_bytes / GIB:.2f}"] if offloaded else []), *([f"{way.disk_bytes / GIB:.2f}"] if on_disk else []),
+                f"{way.cost:.2f}", _evidence(way),
                 "-" if way.longest_context is None else str(way.longest_context),
                 "-" if way.largest_batch is None else str(way.largest_batch), ", ".join(switched) or "as asked for",
             )
         )  # fmt: skip
-    heads = ("row", "fits", "peak GiB", *(["host GiB"] if offloaded else []), "cost", "by", "longest context", "largest batch",
-             "switched on")  # fmt: skip
+    elsewhere = [*(["host GiB"] if offloaded else []), *(["disk GiB"] if on_disk else [])]
+    heads = ("row", "fits", "peak GiB", *elsewhere, "cost", "by", "longest context", "largest batch", "switched on")
     numbers = [index for index, head in enumerate(heads) if head not in ("row", "fits", "by", "switched on")]
     say(folded_table(heads, lines, room, right=numbers, widest=200))
     if len(common) > 1:

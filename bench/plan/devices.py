@@ -33,6 +33,16 @@ class Gpu:
     """PyTorch's, for each handle of cuBLAS."""
 
 
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What GPUs of one host share."""
+
+    memory_bytes: int | None = None
+    """That training may take; None: whatever it needs."""
+    gpus: int = 1
+    """That train on it, each with a process of its own."""
+
+
 def gpus() -> Mapping[str, Gpu]:
     """By name, in the order of the file."""
     table = read_shipped(Path(__file__).with_name("devices.yaml"))

@@ -13,14 +13,15 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.plan.alike import Alike
 from bench.plan.costs import Costs, MeasuredStep, costs
-from bench.plan.moments import Target
-from bench.plan.predict import host_bytes, peak_bytes
-from bench.plan.rounding import needed_bytes
+from bench.plan.devices import Host
+from bench.plan.moments import Step, Target
+from bench.plan.rounding import host_needed_bytes, needed_bytes
 from bench.plan.spec import ModelSpec, PlanError, TrainSpec
+from bench.plan.terms import DISK, HOST, PINNED, away_bytes
 
 FUSED: Mapping[str, str] = {
     "attention": "sdpa_flash",
@@ -74,7 +75,12 @@ class Choice:
     peak_bytes: int
     host_bytes: int
     """In the host's memory, for each GPU."""
+    pinned_bytes: int
+    """The part of it that is page-locked."""
+    disk_bytes: int
+    """In files, for each GPU."""
     fits: bool
+    """Into the GPU's memory, and into the host's where that is known."""
     cost: float
     """Expected time of a step, in steps of everything switched off."""
     measured: MeasuredStep | None
@@ -94,22 +100,31 @@ def choices(
     steps: Iterable[MeasuredStep] = (),
     gpu: str | None = None,
     target: Target | None = None,
+    host: Host | None = None,
 ) -> tuple[Choice, ...]:
     """What was asked for, then what fits by expected cost, at most so many rows; where nothing fits, the smallest of all.
 
-    `steps` were measured, on whichever GPU; those on `gpu` are preferred.
+    `steps` were measured, on whichever GPU; those on `gpu` are preferred. `host`: whose memory must suffice, too, where it is known.
     """
-    plan = _Plan(model, asked, memory_bytes, target or Target(), Alike())
+    plan = _Plan(model, asked, memory_bytes, host or Host(), target or Target(), Alike())
     first = plan.sized(asked)
     found = []
     for train in _ways(asked):
         with contextlib.suppress(PlanError):  # combinations that cannot be are no answers
             found.append(plan.sized(train))
-    expected = costs(steps, model, asked, gpu, [asked, *(way[0] for way in found)], rule_cost)
-    others = sorted(found, key=lambda way: (_rank(way[0], asked, expected), way[1]))
-    fitting = _undominated([way for way in others if way[2]], expected)
-    shown = [first, *(_mixed(fitting, asked, most - 1) or sorted(others, key=lambda way: way[1])[:3])]
+    expected = costs(steps, model, asked, gpu, [asked, *(way.train for way in found)], rule_cost)
+    others = sorted(found, key=lambda way: (_rank(way.train, asked, expected), way.peak))
+    fitting = _undominated([way for way in others if way.needed <= memory_bytes], expected)
+    shown = [first, *(_mixed(fitting, asked, most - 1) or sorted(others, key=lambda way: way.needed)[:3])]
     return tuple(plan.choice(expected, *way) for way in shown)
+
+
+class _Sized(NamedTuple):
+    """A way with its peak, and with what it needs to fit, in bytes of the GPU."""
+
+    train: TrainSpec
+    peak: int
+    needed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,46 +134,65 @@ class _Plan:
     model: ModelSpec
     asked: TrainSpec
     memory_bytes: int
+    host: Host
     target: Target
     alike: Alike
 
-    def sized(self, train: TrainSpec) -> tuple[TrainSpec, int, bool]:
-        peak = peak_bytes(self.model, train, self.target, self.alike)
-        return train, peak, needed_bytes(peak) <= self.memory_bytes
+    def sized(self, train: TrainSpec) -> _Sized:
+        step = Step(self.model, train, self.target, self.alike)
+        peak = step.highest_bytes()
+        return _Sized(train, peak, max(needed_bytes(peak), self._needed_of_host(step)))
 
-    def choice(self, expected: Costs, train: TrainSpec, peak: int, fits: bool) -> Choice:
+    def _needed_of_host(self, step: Step) -> int:
+        """As large a part of the GPU's memory as is needed of the host's, so that one limit serves both."""
+        if self.host.memory_bytes is None:
+            return 0
+        needed = host_needed_bytes(away_bytes(step.away, HOST, PINNED), self.host.gpus)
+        return -(-needed * self.memory_bytes // self.host.memory_bytes)
+
+    def choice(self, expected: Costs, train: TrainSpec, peak: int, needed: int) -> Choice:
         def with_context(steps: int) -> int:
-            return needed_bytes(peak_bytes(self.model, replace(train, seq_len=steps * CONTEXT_STEP), self.target, self.alike))
+            return self.sized(replace(train, seq_len=steps * CONTEXT_STEP)).needed
 
         def with_batch(batch: int) -> int:
-            return needed_bytes(peak_bytes(self.model, replace(train, batch=batch), self.target, self.alike))
+            return self.sized(replace(train, batch=batch)).needed
 
-        needed = needed_bytes(peak)
+        away = Step(self.model, train, self.target, self.alike).away
         blocks, rest = divmod(train.seq_len, CONTEXT_STEP)
         known = {} if rest else {blocks: needed}
         longest = largest(with_context, self.memory_bytes, most=LONGEST // CONTEXT_STEP, guess=max(1, blocks), known=known)
         most = max(1, LONGEST // train.seq_len)
         batch = largest(with_batch, self.memory_bytes, most=most, guess=train.batch, known={train.batch: needed})
         context = longest and longest * CONTEXT_STEP
-        host = host_bytes(self.model, train, self.target, self.alike)
+        host, pinned, disk = (away_bytes(away, *places) for places in ((HOST, PINNED), (PINNED,), (DISK,)))
         return Choice(
-            train, _changes(train, self.asked), peak, host, fits, expected.of(train), expected.step(train), context, batch
+            train,
+            _changes(train, self.asked),
+            peak,
+            host,
+            pinned,
+            disk,
+            needed <= self.memory_bytes,
+            expected.of(train),
+            expected.step(train),
+            context,
+            batch,
         )
 
 
-def _mixed(ways: Sequence[tuple[TrainSpec, int, bool]], asked: TrainSpec, most: int) -> list[tuple[TrainSpec, int, bool]]:
+def _mixed(ways: Sequence[_Sized], asked: TrainSpec, most: int) -> list[_Sized]:
     """The first so many; of those that learn something else a third at least, if there are as many."""
-    same = [way for way in ways if _same_training(way[0], asked)]
-    other = [way for way in ways if not _same_training(way[0], asked)]
+    same = [way for way in ways if _same_training(way.train, asked)]
+    other = [way for way in ways if not _same_training(way.train, asked)]
     same = same[: max(most - len(other), most - most // 3)]
     return [*same, *other[: most - len(same)]]
 
 
-def _undominated(ways: Sequence[tuple[TrainSpec, int, bool]], expected: Costs) -> list[tuple[TrainSpec, int, bool]]:
+def _undominated(ways: Sequence[_Sized], expected: Costs) -> list[_Sized]:
     """A way that costs no less than one before it and needs no less memory answers no question."""
-    kept: list[tuple[TrainSpec, int, bool]] = []
+    kept: list[_Sized] = []
     for way in ways:
-        if not any(other[1] <= way[1] and expected.of(other[0]) <= expected.of(way[0]) for other in kept):
+        if not any(other.peak <= way.peak and expected.of(other.train) <= expected.of(way.train) for other in kept):
             kept.append(way)
     return kept
 

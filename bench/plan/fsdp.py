@@ -15,15 +15,16 @@ buffers: its units are copied from the shards (`FSDPParamGroup.wait_for_unshard`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from bench.plan.optimizers import states
-from bench.plan.residents import ANY, Residents
+from bench.plan.optimizers import States, states
+from bench.plan.pinning import Pinning
+from bench.plan.residents import ANY, Residents, paged, updated_on_host
 from bench.plan.shares import Leaves, Sharding, moments_of, moved_out, one_of, shared_out
 from bench.plan.spec import ModelSpec, PlanError, TrainSpec
-from bench.plan.terms import Term
-from bench.plan.weights import Weight, weights
+from bench.plan.terms import Away, Term
+from bench.plan.weights import Weight, kept_bytes, weights
 
 FSDP = "torch.distributed.fsdp, fully_shard"
 
@@ -46,27 +47,26 @@ def fully_sharded(model: ModelSpec, train: TrainSpec, whole: Residents, *, gloo:
     ranks = train.world_size
     shard_bytes = train.master_bytes or train.weight_bytes
     every = weights(model, train)
-    terms, gradients, update, host = _shards(train, whole, every, shard_bytes)
+    terms, gradients, update, kept = _shards(train, whole, every, shard_bytes)
     share = (shard_bytes, train.weight_bytes * ranks)
+    away = paged(kept, train)
     if train.offload == "parameters":
-        for category in ("parameters", "optimizer_states"):
-            terms, moved = moved_out(terms, category)
-            host += moved
-        host += sum(term.size_bytes for term in gradients)
+        terms = moved_out(moved_out(terms, "parameters"), "optimizer_states")
+        away = (*_on_host(train, every, shard_bytes, cuda=not gloo), *updated_on_host(train, kept), *away)
         gradients, update, share = (), (), (0, 1)
     together = train.sharding == "fsdp2_root_unit" or model.tied_embeddings
     during = _during(model, train, every, together=together, shard_bytes=shard_bytes, gloo=gloo)
     updates = moments_of({"update": (*terms, *gradients, *update)})
-    shown = replace(whole, terms=terms, gradients=gradients, host_bytes=host)
+    shown = replace(whole, terms=terms, gradients=gradients, away=away)
     return Sharding(shown, updates, during, Leaves.SHARES, share, together)
 
 
 def _shards(
     train: TrainSpec, whole: Residents, every: tuple[Weight, ...], shard_bytes: int
-) -> tuple[tuple[Term, ...], tuple[Term, ...], tuple[Term, ...], int]:
-    """Residents, gradients and the update's own of each rank, and bytes on the host. A weight is divided by its rows."""
+) -> tuple[tuple[Term, ...], tuple[Term, ...], tuple[Term, ...], States]:
+    """Residents, gradients and the update's own of each rank, and its states. A weight is divided by its rows."""
     ranks, size = train.world_size, train.weight_bytes
-    rows = [replace(weight, shape=(-(-weight.shape[0] // ranks), *weight.shape[1:])) for weight in every if weight.learns]
+    rows = [_divided(weight, ranks) for weight in every if weight.learns]
     kept = states(train.optimizer, rows, shard_bytes, device_steps=train.optimizer == "adamw_fused")
     wide = tuple(
         replace(term, size_bytes=term.size_bytes * shard_bytes // size) if term.category == "parameters" else term
@@ -78,7 +78,21 @@ def _shards(
     moments = Term("optimizer states of the share", ANY, "optimizer_states", kept.device_bytes, one_of(ranks, kept.formula), source)
     gradients = tuple(replace(t, size_bytes=t.size_bytes * shard_bytes // size) for t in whole.gradients)
     update = Term("update", ANY, "temporaries", kept.update_bytes, one_of(ranks, kept.update_formula), source)
-    return (*terms, moments), shared_out(gradients, ranks, "gradients"), (update,), kept.host_bytes
+    return (*terms, moments), shared_out(gradients, ranks, "gradients"), (update,), kept
+
+
+def _divided(weight: Weight, ranks: int) -> Weight:
+    return replace(weight, shape=(-(-weight.shape[0] // ranks), *weight.shape[1:]))
+
+
+def _on_host(train: TrainSpec, every: tuple[Weight, ...], shard_bytes: int, *, cuda: bool) -> Iterator[Away]:
+    """Shares of weights and of gradients, each tensor's pinned by itself (`_fsdp_param.py`, and copies that wait for nobody)."""
+    pinning, rows = Pinning(cuda=cuda), [_divided(weight, train.world_size) for weight in every]
+    for name, chosen in (("weights", rows), ("gradients", [weight for weight in rows if weight.learns])):
+        sizes = [
+            kept_bytes(weight, train.linear) * shard_bytes // train.weight_bytes for weight in chosen for _ in range(weight.count)
+        ]
+        yield pinning.away(f"{name}, one by one", sizes, f"{shard_bytes} bytes each, of each tensor's share", FSDP)
 
 
 def _units(model: ModelSpec, every: tuple[Weight, ...]) -> tuple[_Unit, _Unit, _Unit]:

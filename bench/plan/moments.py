@@ -21,6 +21,7 @@ from bench.plan.buckets import EMBEDDING, END
 from bench.plan.dims import Dims
 from bench.plan.layer import INPUT, dims_of
 from bench.plan.parts import Chain, Group, Left, Part, chain, group, times
+from bench.plan.pinning import Pinning
 from bench.plan.residents import CUBLAS_BYTES, Residents, residents
 from bench.plan.rounding import slack_bytes
 from bench.plan.sharding import sharded
@@ -28,7 +29,7 @@ from bench.plan.shares import Leaves, Sent, Sharding
 from bench.plan.sources import source_of
 from bench.plan.spec import ModelSpec, TrainSpec
 from bench.plan.tape import CHECKPOINT, GRADIENT, SAVED, Alive, Replay
-from bench.plan.terms import Moment, Term
+from bench.plan.terms import Away, Moment, Term
 
 
 def _in_its_phase(moment: Moment) -> Moment:
@@ -102,9 +103,11 @@ class Step:
         return chain(self.model, self.train, self.dims, self._alike, cuda=target.cuda, in_place=target.in_place, gone=gone)
 
     @property
-    def host_bytes(self) -> int:
-        """Activations in the host's memory."""
-        return sum(part.offloaded for part in self.parts)
+    def away(self) -> tuple[Away, ...]:
+        """What lies off the GPU for it: of what stays, and of activations, which `save_on_cpu` pins one by one."""
+        kept = [part.offloaded for part in self.parts if part.offloaded]
+        taken = Pinning(cuda=self.target.cuda).away("checkpoints", kept, "x·h·t each", "torch.autograd.graph.save_on_cpu")
+        return (*self.residents.away, taken) if kept else self.residents.away
 
     def moments(self) -> tuple[Moment, ...]:
         """The highest of each phase, in the order of the step."""

@@ -61,19 +61,12 @@ def specs(case_params: Mapping[str, Any], subject: Mapping[str, str]) -> tuple[M
 def predict_step(model: ModelSpec, train: TrainSpec, target: Target | None = None) -> Prediction:
     """The peak of one step on one GPU. Raises PlanError for what cannot be, or has no formulas."""
     step = Step(model, train, target or Target())
-    host = step.host_bytes + step.residents.host_bytes
-    return Prediction(step.moments(), host, _notes(model, train), step.residents.disk_bytes)
+    return Prediction(step.moments(), step.away, _notes(model, train))
 
 
 def peak_bytes(model: ModelSpec, train: TrainSpec, target: Target | None = None, alike: Alike | None = None) -> int:
     """The peak alone, for searches: no terms are made for it. `alike` is shared by those of one model on one target."""
     return Step(model, train, target or Target(), alike).highest_bytes()
-
-
-def host_bytes(model: ModelSpec, train: TrainSpec, target: Target | None = None, alike: Alike | None = None) -> int:
-    """In the host's memory for one GPU."""
-    step = Step(model, train, target or Target(), alike)
-    return step.host_bytes + step.residents.host_bytes
 
 
 def _notes(model: ModelSpec, train: TrainSpec) -> tuple[str, ...]:
@@ -83,6 +76,8 @@ def _notes(model: ModelSpec, train: TrainSpec) -> tuple[str, ...]:
     if train.linear_cross_entropy == "liger":
         notes.append("Liger's loss is taken to hold one buffer of logits a chunk, as the source of 0.8 reads")
     notes += _notes_of_sharding(train)
+    if train.offload != "none":
+        notes.append("host memory is that of a step; a model that each process loads whole before it is shared comes on top")
     if train.linear != "plain":
         notes.append(
             "the other weights stay as they are; PEFT's prepare_model_for_kbit_training would keep embedding and last layer in fp32"

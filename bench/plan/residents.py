@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bench.plan.dims import Dims
 from bench.plan.optimizers import States, states
 from bench.plan.spec import ModelSpec, TrainSpec
-from bench.plan.terms import Moment, Term
+from bench.plan.terms import HOST, Away, Moment, Term
 from bench.plan.weights import Weight, kept_bytes, weights
 
 CUBLAS_BYTES = 32 * 2**20
@@ -33,8 +33,8 @@ class Residents:
     """fp32 gradients of a master copy, which take the place of `gradients`."""
     last_gradient: tuple[Term, ...]
     """The last of `gradients`, still there when the last fp32 one is made."""
-    host_bytes: int
-    disk_bytes: int = 0
+    away: tuple[Away, ...]
+    """Off the device."""
 
     def updates(self) -> list[Moment]:
         """The moments from the end of the backward on; their terms still have the phases that they are known by."""
@@ -70,8 +70,21 @@ def residents(model: ModelSpec, train: TrainSpec, dims: Dims, *, workspace_bytes
         _update(kept, train),
         _master_gradients(train, elements),
         _last_gradient(train, learned[-1]),
-        kept.host_bytes,
+        away=paged(kept, train),
     )
+
+
+def paged(kept: States, train: TrainSpec) -> tuple[Away, ...]:
+    """States that are taken to lie on the host because their pages can."""
+    source = f"the slot optimizer: {train.optimizer}"
+    return (Away("paged states", HOST, kept.host_bytes, kept.formula, source),) if kept.host_bytes else ()
+
+
+def updated_on_host(train: TrainSpec, kept: States) -> tuple[Away, ...]:
+    """An optimizer's states where they have left the GPU, and what its update makes of them there."""
+    source = f"the slot optimizer: {train.optimizer}"
+    moments = Away("optimizer states", HOST, kept.device_bytes, kept.formula, source)
+    return (moments, Away("update", HOST, kept.update_bytes, kept.update_formula, source)) if kept.update_bytes else (moments,)
 
 
 def of_tokens(train: TrainSpec, dims: Dims) -> tuple[Term, ...]:

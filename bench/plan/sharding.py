@@ -21,7 +21,7 @@ DDP = "torch DistributedDataParallel"
 def sharded(model: ModelSpec, train: TrainSpec, whole: Residents, *, cuda: bool) -> Sharding:
     """From the residents of one device that holds all. Raises PlanError for a precision that the library does not train so."""
     if train.sharding == "none":
-        residents = states_on_host(model, train, whole) if train.offload == "optimizer_ao" else whole
+        residents = states_on_host(model, train, whole, cuda=cuda) if train.offload == "optimizer_ao" else whole
         return Sharding(residents, tuple(residents.updates()), {}, Leaves.WHOLE)
     if train.sharding == "ddp":
         return _ddp(whole)

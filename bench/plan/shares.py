@@ -78,9 +78,9 @@ def shared_out(terms: tuple[Term, ...], ranks: int, category: str) -> tuple[Term
     )
 
 
-def moved_out(terms: tuple[Term, ...], category: str) -> tuple[tuple[Term, ...], int]:
-    """Without those of a category, and their bytes."""
-    return tuple(term for term in terms if term.category != category), sum(t.size_bytes for t in terms if t.category == category)
+def moved_out(terms: tuple[Term, ...], category: str) -> tuple[Term, ...]:
+    """Without those of a category."""
+    return tuple(term for term in terms if term.category != category)
 
 
 def moments_of(moments: Mapping[str, tuple[Term, ...]], phase: str = "optimizer") -> tuple[Moment, ...]:

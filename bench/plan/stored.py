@@ -31,7 +31,7 @@ class Stored:
 
 
 def foretold_of(case: Case) -> dict[str, Json]:
-    """A condition for the row: peak, phase, bytes by cause, the highest of each phase, and notes, or `refused` with the reason.
+    """A condition for the row: peak, phase, bytes by cause, what lies away, the highest of each phase, notes; or `refused`, with why.
 
     Nothing for a case that the memory model does not speak of.
     """
@@ -45,7 +45,13 @@ def foretold_of(case: Case) -> dict[str, Json]:
     peak = found.peak
     causes: dict[str, Json] = dict(peak.by_category())
     told: dict[str, Json] = {"peak_bytes": peak.size_bytes, "phase": peak.phase, "moment": peak.name, "causes": causes}
-    return {PREDICTED: {**told, "phases": dict(found.by_phase()), "notes": list(found.notes)}}
+    away: dict[str, Json] = {
+        name: size
+        for name, size in (("host", found.host_bytes), ("host_pinned", found.pinned_bytes), ("disk", found.disk_bytes))
+        if size
+    }
+    kept: dict[str, Json] = {"away": away} if away else {}
+    return {PREDICTED: {**told, **kept, "phases": dict(found.by_phase()), "notes": list(found.notes)}}
 
 
 def stored(conditions: Mapping[str, Any]) -> Stored | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bench.metrics import PEAK_CAUSES
@@ -12,6 +12,9 @@ CAUSES = tuple(cause for cause, _ in PEAK_CAUSES)
 """A prediction is split as a measured peak is, so that both can stand side by side."""
 
 PHASES = ("forward", "loss", "backward", "optimizer")
+
+HOST, PINNED, DISK = "host", "pinned", "disk"
+"""Where what has left the GPU lies: in the host's memory, page-locked in it, or in files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +55,46 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
+class Away:
+    """Bytes of one kind that lie off a GPU for it, as whoever keeps them takes them."""
+
+    name: str
+    place: str
+    size_bytes: int
+    formula: str
+    source: str
+
+
+def away_bytes(away: Iterable[Away], *places: str) -> int:
+    """Of what lies in these places."""
+    return sum(kept.size_bytes for kept in away if kept.place in places)
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """The peak of allocated bytes on one GPU in a step that is not the first, and how it comes about."""
 
     moments: tuple[Moment, ...]
     """The highest of each phase, in the order of the step."""
-    host_bytes: int
-    """In the host's memory for this GPU: offloaded states, parameters and activations."""
+    away: tuple[Away, ...]
+    """What lies off the GPU for it: offloaded states, parameters and activations, and buffers that they pass through."""
     notes: tuple[str, ...]
     """What was assumed, and what is not in it."""
-    disk_bytes: int = 0
-    """In files for this GPU: offloaded states."""
+
+    @property
+    def host_bytes(self) -> int:
+        """In the host's memory for this GPU, beyond what its process has there anyway (`rounding.PROCESS_BYTES`)."""
+        return away_bytes(self.away, HOST, PINNED)
+
+    @property
+    def pinned_bytes(self) -> int:
+        """The part of it that is page-locked."""
+        return away_bytes(self.away, PINNED)
+
+    @property
+    def disk_bytes(self) -> int:
+        """In files for this GPU."""
+        return away_bytes(self.away, DISK)
 
     @property
     def peak(self) -> Moment:

@@ -16,17 +16,17 @@ the host have it taken as the bucket is sent. What is told of a moment is the ra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from bench.plan.buckets import Emptied, Gradient, coming, emptied
 from bench.plan.optimizers import States, states
-from bench.plan.residents import ANY, Residents
-from bench.plan.rounding import pinned_bytes
+from bench.plan.pinning import Pinning
+from bench.plan.residents import ANY, Residents, paged, updated_on_host
 from bench.plan.shares import Leaves, Sent, Sharding, moments_of, moved_out
 from bench.plan.spec import ModelSpec, PlanError, TrainSpec
-from bench.plan.terms import Term
+from bench.plan.terms import Away, Term
 from bench.plan.weights import Weight, weights
 from bench.plan.zero3 import Shared, stage3
 from bench.plan.zero_terms import DEEPSPEED, FP32_BYTES, FP64_BYTES, bucket, gradients, updates, used_twice, waiting
@@ -108,25 +108,28 @@ def zero(model: ModelSpec, train: TrainSpec, whole: Residents, *, cuda: bool) ->
         return _stage0(train, whole, of)
     flat = Weight("share", (of.share,), 1, False, False, True, FP32_BYTES)
     kept = states(train.optimizer, [flat], FP32_BYTES, device_steps=train.optimizer == "adamw_fused")
-    terms, host = _terms(train, whole, of.share, kept), kept.host_bytes
+    terms, away = _terms(train, whole, of.share, kept), paged(kept, train)
     if train.offload != "none":
-        terms, _ = moved_out(terms, "optimizer_states")
-        host += kept.device_bytes
+        terms = moved_out(terms, "optimizer_states")
     if train.sharding == "zero3":
-        return stage3(model, train, whole, Shared(terms, kept, host, of.share, of.coming), cuda=cuda)
-    return _stages_1_and_2(model, train, whole, of, kept, terms, host + _on_host(train, of, pinned_bytes if cuda else int))
+        return stage3(model, train, whole, Shared(terms, kept, away, of.share, of.coming), cuda=cuda)
+    if train.offload != "none":
+        away = (*_on_host(train, of, cuda=cuda), *updated_on_host(train, kept), *away)
+    return _stages_1_and_2(model, train, whole, of, kept, terms, away)
 
 
-def _on_host(train: TrainSpec, of: _Shares, kept: Callable[[int], int]) -> int:
-    """The fp32 copy, its gradients, a share in the weights' dtype on its way back, and the largest gradient on its way here.
-
-    With several micro-batches each tensor's sum waits there too. `kept`: what the host's allocator makes of bytes.
-    """
-    if train.offload == "none":
-        return 0
-    size = train.weight_bytes
-    summed = size * max(of.touched[0], of.touched[-1]) if train.accumulation > 1 else 0
-    return 2 * kept(FP32_BYTES * of.share) + kept(size * of.share) + kept(size * of.largest) + summed
+def _on_host(train: TrainSpec, of: _Shares, *, cuda: bool) -> Iterator[Away]:
+    """The fp32 copy with its gradients, and what the weights' dtype has on its way there and back; all of it is pinned."""
+    size, pinning = train.weight_bytes, Pinning(cuda=cuda)
+    yield pinning.away("fp32 copy of the share", [FP32_BYTES * of.share], "4·S", DEEPSPEED)
+    yield pinning.away("new weights on their way to the GPU", [size * of.share], "e·S", DEEPSPEED)
+    yield pinning.away("a gradient on its way here", [size * of.largest], "e·the largest", DEEPSPEED)
+    yield pinning.away("gradients of the fp32 copy", [FP32_BYTES * of.share], "4·S", DEEPSPEED)
+    if train.accumulation > 1:
+        summed = [pinning.away("sums of micro-batches", sizes, "e·each of the share's tensors", DEEPSPEED) for sizes in
+                  ([size * gradient.elements for gradient in of.coming if rank in of.ranks_of(gradient)]
+                   for rank in {0, train.world_size - 1})]  # fmt: skip
+        yield max(summed, key=lambda away: away.size_bytes)
 
 
 def _stage0(train: TrainSpec, whole: Residents, of: _Shares) -> Sharding:
@@ -161,7 +164,7 @@ def _terms(train: TrainSpec, whole: Residents, share: int, kept: States) -> tupl
 
 
 def _stages_1_and_2(
-    model: ModelSpec, train: TrainSpec, whole: Residents, of: _Shares, kept: States, terms: tuple[Term, ...], host: int
+    model: ModelSpec, train: TrainSpec, whole: Residents, of: _Shares, kept: States, terms: tuple[Term, ...], away: tuple[Away, ...]
 ) -> Sharding:
     size = train.weight_bytes
     on_host = train.offload != "none"
@@ -183,7 +186,7 @@ def _stages_1_and_2(
         full = gradients("gradients not yet in the bucket", left, "e·P - e·B")
         last = moments_of({"own gradients copied out": (*terms, full, emptying, own(of.touched[0]))}, "backward")
         return Sharding(
-            replace(whole, terms=terms, gradients=_adapters_cast(train, whole.gradients), host_bytes=host),
+            replace(whole, terms=terms, gradients=_adapters_cast(train, whole.gradients), away=away),
             (*last, *ends),
             {"backward:loss": (), "backward": (emptying,), "last": (emptying,)},
             Leaves.WHOLE,
@@ -206,7 +209,7 @@ def _stages_1_and_2(
     for layer, elements in by_layer.items():
         during[f"backward:{layer}"] = (filled, *twice, own(elements))
     during["last"] = during["backward:0"]
-    shown = replace(whole, terms=terms, gradients=(ready,), host_bytes=host)
+    shown = replace(whole, terms=terms, gradients=(ready,), away=away)
     return Sharding(shown, ends, during, Leaves.NOTHING, sent=tuple(sent))
 
 

@@ -10,23 +10,24 @@ elements at a time), and it is made fp32 there; states on disk keep all of a buc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bench.plan.buckets import EMBEDDING, END, Emptied, Gradient, emptied, in_order, modules
 from bench.plan.gathers import Gathered, gathered
 from bench.plan.on_disk import swapped
 from bench.plan.optimizers import States, states
-from bench.plan.residents import ANY, Residents
-from bench.plan.rounding import pinned_bytes
+from bench.plan.pinning import Pinning
+from bench.plan.residents import ANY, Residents, updated_on_host
 from bench.plan.shares import Leaves, Sent, Sharding, moments_of, moved_out, shared_out
 from bench.plan.spec import ModelSpec, TrainSpec
-from bench.plan.terms import Term
+from bench.plan.terms import HOST, Away, Term
 from bench.plan.weights import Weight, weights
 from bench.plan.zero_terms import DEEPSPEED, FP32_BYTES, FP64_BYTES, bucket, gradients, updates, used_twice, waiting
 
 SUB_GROUP = 1_000_000_000
 """Elements of a share from which on a group of tensors is updated by itself, `sub_group_size`."""
+PARTED = f"{DEEPSPEED}/partition_parameters.py"
 NORM_OF = 250_000_000
 """Elements whose norm is taken at once (`_constant_buffered_norm2`)."""
 
@@ -37,7 +38,8 @@ class Shared:
 
     terms: tuple[Term, ...]
     kept: States
-    host_bytes: int
+    away: tuple[Away, ...]
+    """Off the GPU, of what the stages have in common."""
     share: int
     """Elements."""
     coming: tuple[Gradient, ...]
@@ -50,21 +52,20 @@ def stage3(model: ModelSpec, train: TrainSpec, whole: Residents, of: Shared, *, 
     tensors = in_order(model, every)
     shares = [-(-gradient.elements // ranks) for gradient in sorted(of.coming, key=lambda found: found.start)]
     groups = _groups(shares)
-    terms, host, disk = shared_out(of.terms, ranks, "parameters"), of.host_bytes, 0
+    terms, away, of_group = shared_out(of.terms, ranks, "parameters"), of.away, _of_group(train, max(groups), of.kept)
     if train.offload == "parameters":
-        terms, moved = moved_out(terms, "parameters")
-        host += moved
+        terms = moved_out(terms, "parameters")
     if train.offload == "optimizer_nvme":
-        host, disk = swapped(train, groups, shares, pinned_bytes if cuda else int)
+        away = swapped(train, groups, shares, cuda=cuda)
     elif train.offload != "none":
-        host += _on_host(train, groups, of.share, pinned_bytes if cuda else int)
+        away = (*_on_host(train, tensors, groups, sum(shares), cuda=cuda), *updated_on_host(train, of_group), *away)
     own = gradients("gradients of the share", 0 if train.offload != "none" else size * of.share, "e·S, kept")
     copied = ranks > 1 or train.offload == "parameters"
     small = sum(weight.elements for weight in tensors if weight.elements <= train.zero.persistence_threshold)
     undivided = Term("weights never divided", ANY, "parameters", size * small * copied,
                      "e·those up to the persistence threshold", DEEPSPEED)  # fmt: skip
     terms = (*terms, undivided, bucket(train, "gradients"))
-    ends = moments_of(updates(train, terms, own, (own, max(shares)), max(groups), _of_group(train, max(groups), of.kept)))
+    ends = moments_of(updates(train, terms, own, (own, max(shares)), max(groups), of_group))
     there = _Places(train, _gathers(model, train, every, tensors) if copied else None, used_twice(model, train), model.layers)
     during = there.during()
     sent = []
@@ -73,7 +74,7 @@ def stage3(model: ModelSpec, train: TrainSpec, whole: Residents, of: Shared, *, 
         if step.place == model.layers:
             during["backward:last norm"] = (*during["backward:last norm"], *alone)
         sent.append(Sent(step.place, step.nth, (*there.at(step.place, step.module), *alone, *_sending(train, step, cuda=cuda))))
-    shown = replace(whole, terms=(*terms, own), gradients=(), host_bytes=host, disk_bytes=disk)
+    shown = replace(whole, terms=(*terms, own), gradients=(), away=away)
     return Sharding(shown, ends, during, Leaves.NOTHING, sent=tuple(sent))
 
 
@@ -152,9 +153,23 @@ def _groups(shares: Iterable[int]) -> list[int]:
     return [*groups, filled] if filled else groups
 
 
-def _on_host(train: TrainSpec, groups: Sequence[int], share: int, kept: Callable[[int], int]) -> int:
-    """The fp32 copy, which is not pinned, its gradients by group, and gradients in the weights' dtype. `kept`: what bytes take there."""
-    return FP32_BYTES * share + sum(kept(FP32_BYTES * group) for group in groups) + kept(train.weight_bytes * share)
+def _on_host(train: TrainSpec, tensors: Iterable[Weight], groups: Sequence[int], share: int, *, cuda: bool) -> Iterator[Away]:
+    """The fp32 copy, which is not pinned, and what is: weights, gradients of the copy by group, and gradients in the weights' dtype.
+
+    Weights that learn are pinned one by one as they are parted (`partition_parameters.py`), and copied into a flat buffer when the
+    optimizer is made (`_create_fp16_partitions_with_defragmentation`); what they took first stays with the process.
+    """
+    size, pinning = train.weight_bytes, Pinning(cuda=cuda)
+    if train.offload == "parameters":
+        parted = [weight for weight in tensors if weight.elements > train.zero.persistence_threshold]
+        learned, frozen = ([size * -(-weight.elements // train.world_size) for weight in parted if weight.learns == learns]
+                           for learns in (True, False))  # fmt: skip
+        yield pinning.away("weights, one by one", [*frozen, *(learned if cuda else ())], "e·each tensor's share", PARTED)
+        yield pinning.away("weights laid flat", [size * share], "e·S", DEEPSPEED)
+        pinning.give_back(learned)
+    yield Away("fp32 copy of the share", HOST, FP32_BYTES * share, "4·S", DEEPSPEED)
+    yield pinning.away("gradients of the fp32 copy", [FP32_BYTES * group for group in groups], "4·each group", DEEPSPEED)
+    yield pinning.away("gradients of the share", [size * share], "e·S", DEEPSPEED)
 
 
 def _of_group(train: TrainSpec, group: int, kept: States) -> States:

@@ -219,3 +219,42 @@ def _cpu_s(script: str) -> float:
 
 def test_a_plan_imports_nothing_heavy_and_costs_little_more_than_starting_python() -> None:
     assert _cpu_s(PLAN) < 8 * _cpu_s("import click, yaml")
+
+
+ON_THE_HOST = ("plan", "--model", "llama-3-8b", "--seq-len", "2048", "--precision", "bf16_master", "--attention", "sdpa_flash",
+               "--sharding", "zero3", "--offload", "parameters", "--optimizer", "adamw_cpu_deepspeed")  # fmt: skip
+
+
+def test_what_lies_on_the_host_is_told_for_a_gpu_and_for_those_that_share_it(bench: Bench) -> None:
+    said = bench(*ON_THE_HOST, "--world-size", 8, "--host-memory", "160GiB")
+    assert "host memory for this GPU 21.28 GiB, 10.06 of it page-locked" in said.out
+    assert "a host of 8 such GPUs needs 186.2 GiB of memory, some 2 of them for each process itself" in said.out
+    assert "the memory is more than 160.0 GiB" in said.out
+    told = json.loads(bench(*ON_THE_HOST, "--world-size", 8, "--host-memory", "200GiB", "--gpus-per-host", 4, "--json").out)
+    assert told["host_bytes"] == sum(kept["size_bytes"] for kept in told["away"])
+    assert told["host"]["gpus"] == 4
+    assert told["host"]["fits"] is True
+    assert json.loads(bench(*ON_THE_HOST, "--json").out)["host"]["fits"] is None
+
+
+def test_states_on_disk_have_their_terms_and_a_column_beside_the_hosts(bench: Bench) -> None:
+    words = [word if word != "parameters" else "optimizer_nvme" for word in ON_THE_HOST]
+    said = bench(*words, "--terms", "--gpu", "h200")
+    assert "on disk for this GPU 119.66 GiB" in said.out
+    assert "fp32 copy and moments in files" in said.out
+    assert "disk GiB" in said.out
+
+
+def test_a_host_that_is_too_small_leaves_out_what_does_not_fit_into_it(bench: Bench) -> None:
+    def fitting(*words: str) -> list[str]:
+        asked = bench("plan", "--precision", "bf16_master", "--gpu", "rtx-4090", *words)
+        return [line for line in asked.out.splitlines() if "offload=" in line and "  yes " in line]
+
+    assert any("offload=optimizer" in line for line in fitting())
+    assert not any("offload=optimizer" in line for line in fitting("--host-memory", "64GB"))
+
+
+def test_more_gpus_on_a_host_than_train_are_refused(bench: Bench) -> None:
+    said = bench("plan", "--gpus-per-host", 4, "--world-size", 2)
+    assert said.code == 2
+    assert "--world-size" in said.err

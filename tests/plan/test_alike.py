@@ -11,8 +11,7 @@ from bench.plan import fits
 from bench.plan.alike import Alike
 from bench.plan.fits import choices, largest
 from bench.plan.moments import Step, Target
-from bench.plan.predict import peak_bytes
-from bench.plan.spec import ModelSpec, PlanError, TrainSpec, model_named
+from bench.plan.spec import PlanError, TrainSpec, model_named
 
 SMALL = replace(model_named("tiny"), layers=4)
 TARGET = Target()
@@ -39,7 +38,7 @@ def test_a_step_is_the_same_beside_others_as_alone(asked: TrainSpec) -> None:
             continue
         beside = Step(SMALL, way, TARGET, alike)
         assert beside.moments() == alone.moments(), way
-        assert (beside.highest_bytes(), beside.residents.host_bytes) == (alone.highest_bytes(), alone.residents.host_bytes), way
+        assert (beside.highest_bytes(), beside.away) == (alone.highest_bytes(), alone.away), way
         compared += 1
     assert compared > 20
 
@@ -64,14 +63,14 @@ def test_longest_contexts_and_largest_batches_of_a_large_model_on_eight_gpus_tak
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     computed = 0
-    exact = peak_bytes
+    exact = Step.highest_bytes
 
-    def counted(model: ModelSpec, train: TrainSpec, target: Target | None, alike: Alike | None) -> int:
+    def counted(step: Step) -> int:
         nonlocal computed
         computed += 1
-        return exact(model, train, target, alike)
+        return exact(step)
 
-    monkeypatch.setattr(fits, "peak_bytes", counted)
+    monkeypatch.setattr(Step, "highest_bytes", counted)
     asked = TrainSpec(seq_len=4096, world_size=8, sharding="fsdp2")
     found = choices(model_named("llama-3-70b"), asked, 141 * 10**9)
     ways = len([asked, *fits._ways(asked)])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bench.plan import PlanError, TrainSpec, model_named, predict_step
-from bench.plan.devices import gpu_named, gpus, parse_size
+from bench.plan.devices import Host, gpu_named, gpus, parse_size
 from bench.plan.fits import BESIDES_TOKENS, CONTEXT_STEP, choices, largest, rule_cost
 from bench.plan.moments import Target
 from bench.plan.predict import peak_bytes
@@ -62,6 +62,30 @@ def test_where_nothing_fits_the_smallest_ways_are_shown_as_not_fitting() -> None
     ways = choices(model_named("llama-3-70b"), TrainSpec(seq_len=8192), parse_size("4GB"))
     assert len(ways) == 4
     assert not any(way.fits for way in ways)
+
+
+def test_a_host_that_is_too_small_makes_ways_unfit_that_lie_on_it() -> None:
+    asked, memory = TrainSpec(seq_len=4096, precision="bf16_master"), parse_size("24GB")
+    plenty, scarce = (choices(LLAMA, asked, memory, host=Host(size * 2**30, 1)) for size in (256, 48))
+    assert [way.train for way in plenty] == [way.train for way in choices(LLAMA, asked, memory)]
+    assert any(way.host_bytes > 48 * 2**30 and way.fits for way in plenty)
+    assert all(way.host_bytes < 48 * 2**30 for way in scarce if way.fits)
+    assert any(way.train.adaptation == "lora" and way.fits for way in scarce)
+
+
+def test_gpus_of_one_host_share_its_memory() -> None:
+    fused = {"attention": "sdpa_flash", "optimizer": "adamw_cpu_deepspeed"}
+    asked = TrainSpec(seq_len=4096, precision="bf16_master", world_size=8, sharding="zero3", offload="parameters", **fused)  # type: ignore[arg-type]
+    (first, *_), (shared, *_) = (choices(LLAMA, asked, parse_size("80GB"), host=Host(128 * 2**30, gpus)) for gpus in (1, 8))
+    assert (first.fits, shared.fits, shared.longest_context) == (True, False, None)
+
+
+def test_the_longest_context_is_that_of_the_host_where_checkpoints_lie_there() -> None:
+    asked = TrainSpec(seq_len=4096, attention="sdpa_flash", linear_cross_entropy="liger", checkpointing="full_offloaded")
+    (on_gpu, *_), (on_host, *_) = (choices(LLAMA, asked, parse_size("141GB"), host=host) for host in (Host(), Host(20 * 2**30, 1)))
+    assert on_gpu.longest_context is not None
+    # 32 layers, each of 2^16 tokens with 4096 numbers of 16 bits, are 16 GiB; one token more makes it 32.
+    assert on_host.longest_context == 2**16 < on_gpu.longest_context
 
 
 def test_one_gpu_is_offered_an_engine_only_for_what_it_moves_to_the_host() -> None:

@@ -35,6 +35,13 @@ def test_what_is_stored_is_the_prediction_and_is_read_again_from_json() -> None:
     assert max(found.phases.values()) == found.peak_bytes
 
 
+def test_what_is_to_lie_off_the_gpu_is_stored_too_where_something_does() -> None:
+    case = step(sharding="zero3", offloading="optimizer_nvme", precision="bf16_master", optimizer="adamw_cpu_deepspeed")
+    kept, prediction = json.loads(json.dumps(foretold_of(case)))[PREDICTED], predict(case.params, case.subject)
+    assert kept["away"] == {"host": prediction.host_bytes, "host_pinned": prediction.pinned_bytes, "disk": prediction.disk_bytes}
+    assert "away" not in foretold_of(step())[PREDICTED]  # type: ignore[operator]
+
+
 def test_a_row_of_an_older_version_has_no_phases_and_its_prediction_is_read_all_the_same() -> None:
     kept = {PREDICTED: {"peak_bytes": 7, "phase": "loss", "causes": {"loss": 7}}}
     assert stored(kept) == Stored(7, "loss", {"loss": 7}, {})
