@@ -51,6 +51,10 @@ DTYPES: Mapping[str, str] = {"fp32": "float32", "tf32": "float32", "bf16": "bflo
 """Our name of a compute dtype to torch's name of its storage (tf32 stores fp32 and multiplies in 19 bits)."""
 
 
+OWN_DTYPE = "dtype"
+PRODUCTS = (OWN_DTYPE, "fp8", "int8")
+"""Formats in which products may be computed: the case's dtype itself, or one that is no dtype of a case."""
+
 DEVICES = ("cpu", "cuda", "cpu-interpreter")
 """`cpu-interpreter` runs a device's kernels on a CPU, for numbers and memory only; what runs on `cpu` runs there too."""
 
@@ -126,6 +130,8 @@ class Implementation:
     """Largest relative root mean square error of outputs and gradients, where it computes something else on purpose."""
     builds: tuple[str, ...] = ()
     """Operators of a library that are compiled once on a machine, before any trial that needs them."""
+    multiplies_in: str | None = None
+    """Of `PRODUCTS` the one that its products are computed in, where it declares a tolerance; None: it does not say."""
 
     def declared_refusal(self, case: Case) -> str | None:
         """Why this implementation, by its own declaration, does not run the case; None where it does."""
@@ -193,6 +199,7 @@ def implementation(
     refuses: Sequence[str] = (),
     tolerance: float | None = None,
     builds: Sequence[str] = (),
+    multiplies_in: str | None = None,
     workload: str | None = None,
 ) -> Callable[[Callable[[Any], Any]], Implementation]:
     """Declares the decorated builder as one way to fill the slot that its folder names (`workload` says it where there is no folder).
@@ -205,9 +212,11 @@ def implementation(
         tolerance: relative root mean square error up to which outputs and gradients count as right, for what computes something else
             on purpose (a quantized layer). Without it the rule of `bench.worker.agreement` holds, which grants rounding only.
         builds: operators that `bench.worker.build` knows how to compile; one that cannot be makes the row `unavailable`.
+        multiplies_in: of what declares a tolerance, the format of its products: `dtype` where that is the case's own, as of weights that
+            are stored in few bits and unpacked. Work per second is then held against the limit of that format; without it against none.
 
-    Raises TypeError for a string where a list belongs, for an unknown word, for a pattern that is no regular expression, and for a
-    tolerance that is no number above 0.
+    Raises TypeError for a string where a list belongs, for an unknown word, for a pattern that is no regular expression, for a tolerance
+    that is no number above 0, and for `multiplies_in` without one.
     """
     checked_requires = _texts("requires", requires)
     checked_devices = _texts("devices", devices, DEVICES)
@@ -217,6 +226,10 @@ def implementation(
     checked_builds = _texts("builds", builds)
     if tolerance is not None and (isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not tolerance > 0):
         raise TypeError(f"tolerance takes a number above 0, not {tolerance!r}")
+    if multiplies_in is not None and multiplies_in not in PRODUCTS:
+        raise TypeError(f"multiplies_in takes one of {', '.join(PRODUCTS)}, not {multiplies_in!r}")
+    if multiplies_in is not None and tolerance is None:
+        raise TypeError("multiplies_in needs a tolerance: what is held to rounding computes in the case's dtype")
 
     def decorate(builder: Callable[[Any], Any]) -> Implementation:
         module = inspect.getmodule(builder)
@@ -235,6 +248,7 @@ def implementation(
             source=inspect.getsourcefile(builder) or "",
             tolerance=tolerance,
             builds=checked_builds,
+            multiplies_in=multiplies_in,
         )
 
     return decorate

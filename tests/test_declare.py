@@ -34,6 +34,8 @@ def builder(spec: Any) -> Any:
         ({"passes": ["backwards"]}, "unknown passes backwards; known: forward, backward, forward_backward"),
         ({"tolerance": 0.0}, "tolerance takes a number above 0, not 0.0"),
         ({"tolerance": "5 %"}, "tolerance takes a number above 0, not '5 %'"),
+        ({"tolerance": 0.1, "multiplies_in": "bf16"}, "multiplies_in takes one of dtype, fp8, int8, not 'bf16'"),
+        ({"multiplies_in": "int8"}, "multiplies_in needs a tolerance"),
         ({"dtypes": ["fp8", "float"]}, "unknown dtypes float, fp8; known: fp32"),
     ],
 )

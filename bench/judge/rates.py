@@ -12,7 +12,9 @@ When there is no share, rather than a wrong one:
 * for a dtype whose matrix product this run did not measure: fp32 on the matrix units (tf32) is another limit than fp32;
 * of a measured ceiling, where another physical GPU measured it, of the same model or not: a run that was resumed may hold two;
 * of bandwidth, where the bytes that must move are fewer than four times the L2: the cache may have served them;
-* for what computes in another format than the case's dtype, such as float8: work is counted in that dtype, and ceilings are its own;
+* of FLOP/s, for what multiplies in another format than the case's dtype, unless the ceiling is that format's own; nor where the format is
+  not known;
+* of bandwidth, for what stores something in another format: bytes are counted in the case's dtype;
 * of a canary against itself.
 
 A share of the measured ceiling above one is possible (a matrix product that draws more power runs at a lower clock), but must be
@@ -24,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from bench.declare import OWN_DTYPE
 from bench.machine.datasheet import DataSheet, data_sheet
 from bench.records import Case, Cost, Environment, Pass, Scalar
 from bench.run.canaries import COPY_ELEMENTS, MATMUL_SIZE
@@ -34,6 +37,7 @@ FLOPS, BYTES, TOKENS = "flops", "bytes", "tokens"
 ABOVE = 1.01
 """The share of a measured ceiling from which on a rate is above it."""
 OTHER_FORMAT = "no share: it computes something else on purpose, which may be in another format than the {dtype} of the ceilings"
+NO_CEILING = "no share: it multiplies in {format}, of which neither this run nor the data sheet has a ceiling"
 _PLAIN = {"matmul": "torch_matmul", "copy": "torch_copy"}
 """What a ceiling is made with: nothing but PyTorch."""
 
@@ -49,11 +53,18 @@ class Timed:
     gpus: frozenset[str] = frozenset()
     """UUIDs of the physical GPUs that its trials ran on; empty on a CPU, and where the rows do not know."""
     in_its_dtype: bool = True
-    """Whether it computes in the case's dtype, in which work and bytes are counted."""
+    """Whether all that it holds is of the case's dtype, in which bytes are counted."""
+    multiplies_in: str | None = OWN_DTYPE
+    """The format of its products, one of `declare.PRODUCTS`; None where that is not known."""
 
     @property
     def median_s(self) -> float:
         return median(self.seconds)
+
+    @property
+    def format(self) -> str | None:
+        """That of its products by its own name: `bf16`, `fp8`."""
+        return self.case.dtype if self.multiplies_in == OWN_DTYPE else self.multiplies_in
 
     @property
     def l2_bytes(self) -> int | None:
@@ -75,9 +86,11 @@ class Ceiling:
 
     per_s: float
     name: str
-    """Short: `matmul bf16 of this run`, `H200 SXM data sheet`."""
+    """Short: `matmul bf16 of this run`, `H200 SXM data sheet`, `H200 SXM data sheet for fp8`."""
     source: str
     """In full: sizes and trials, or the document."""
+    format: str | None = None
+    """What it is of, where that is not the case's dtype: `fp8`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +206,7 @@ def rates(timed: Timed, by_gpu: ByGpu) -> Rates:
     sheet = timed.sheet if alone else None
     flops = moved = None
     if cost.flops:
-        per_s = ranks * cost.flops / seconds
-        top = None if own_ceiling or not alone else measured.flops.get(timed.case.dtype)
-        promised = sheet.flops.get(timed.case.dtype) if sheet else None
-        flops = _rate(timed, FLOPS, per_s, top, _promise(sheet, promised))
+        flops = _flops(timed, ranks * cost.flops / seconds, measured if alone and not own_ceiling else Ceilings(), sheet)
     if cost.bytes:
         per_s = ranks * cost.bytes / seconds
         withheld = _cached(timed, cost.bytes) if measured.bytes or sheet else None
@@ -204,7 +214,9 @@ def rates(timed: Timed, by_gpu: ByGpu) -> Rates:
             moved = Rate(BYTES, per_s, withheld=withheld)
         else:
             top = None if own_ceiling or not alone else measured.bytes
-            moved = _rate(timed, BYTES, per_s, top, _promise(sheet, sheet.bandwidth if sheet else None))
+            promised = _promise(sheet, sheet.bandwidth if sheet else None)
+            withheld = _other_format(timed) if (top or promised) and not timed.in_its_dtype else None
+            moved = Rate(BYTES, per_s, withheld=withheld) if withheld else _rate(BYTES, per_s, top, promised)
     return Rates(
         flops,
         moved,
@@ -213,9 +225,24 @@ def rates(timed: Timed, by_gpu: ByGpu) -> Rates:
     )
 
 
-def _rate(timed: Timed, kind: str, per_s: float, top: Ceiling | None, promised: Ceiling | None) -> Rate:
-    if not timed.in_its_dtype:
-        return Rate(kind, per_s, withheld=OTHER_FORMAT.format(dtype=timed.case.dtype) if top or promised else None)
+def _flops(timed: Timed, per_s: float, measured: Ceilings, sheet: DataSheet | None) -> Rate:
+    """With shares of the limits of the format that it multiplies in."""
+    dtype, format_ = timed.case.dtype, timed.format
+    if format_ is not None:
+        top = measured.flops.get(format_)
+        promised = _promise(sheet, sheet.flops.get(format_) if sheet else None, None if format_ == dtype else format_)
+        if top or promised or format_ == dtype:
+            return _rate(FLOPS, per_s, top, promised)
+    if not (dtype in measured.flops or (sheet and dtype in sheet.flops)):
+        return Rate(FLOPS, per_s)
+    return Rate(FLOPS, per_s, withheld=NO_CEILING.format(format=format_) if format_ else _other_format(timed))
+
+
+def _other_format(timed: Timed) -> str:
+    return OTHER_FORMAT.format(dtype=timed.case.dtype)
+
+
+def _rate(kind: str, per_s: float, top: Ceiling | None, promised: Ceiling | None) -> Rate:
     return Rate(kind, per_s, _share(per_s, top), _share(per_s, promised))
 
 
@@ -223,8 +250,9 @@ def _share(per_s: float, ceiling: Ceiling | None) -> Share | None:
     return Share(per_s / ceiling.per_s, ceiling) if ceiling else None
 
 
-def _promise(sheet: DataSheet | None, per_s: float | None) -> Ceiling | None:
-    return Ceiling(per_s, f"{sheet.model} data sheet", sheet.source) if sheet and per_s else None
+def _promise(sheet: DataSheet | None, per_s: float | None, format_: str | None = None) -> Ceiling | None:
+    of = f" for {format_}" if format_ else ""
+    return Ceiling(per_s, f"{sheet.model} data sheet{of}", f"{sheet.source}{of}", format_) if sheet and per_s else None
 
 
 def _cached(timed: Timed, moved: int) -> str | None:

@@ -97,6 +97,15 @@ def test_every_file_of_a_folder_is_an_implementation() -> None:
     assert len(catalogue.workloads) == len(list(catalogue.workloads))
 
 
+def test_every_implementation_with_a_tolerance_says_in_which_format_it_multiplies() -> None:
+    catalogue = load_catalogue()
+    declared = [
+        found for slot in catalogue.slots() for found in catalogue.implementations(slot).values() if found.tolerance is not None
+    ]
+    assert declared
+    assert [found.name for found in declared if found.multiplies_in is None] == []
+
+
 def test_an_unknown_name_is_answered_with_the_nearest_one() -> None:
     catalogue = load_catalogue()
     with pytest.raises(SelectionError, match=r"'sdpa_flahs'.*did you mean 'sdpa_flash'"):

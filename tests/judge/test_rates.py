@@ -124,9 +124,9 @@ def test_a_share_that_prints_as_the_whole_ceiling_is_not_above_it() -> None:
     assert above.above_measured == (above.flops,)
 
 
-def test_what_computes_in_another_format_has_rates_and_no_share_of_the_ceilings() -> None:
+def test_what_computes_in_a_format_that_is_not_known_has_rates_and_no_share_of_the_ceilings() -> None:
     timed = _timed(_case(), 1e-3, flops=940_000_000_000, moved=2_000 * MIB)
-    found = _rates(dataclasses.replace(timed, in_its_dtype=False))
+    found = _rates(dataclasses.replace(timed, in_its_dtype=False, multiplies_in=None))
     assert found.flops is not None
     assert found.bytes is not None
     assert found.flops.per_s == pytest.approx(940e12)
@@ -137,9 +137,34 @@ def test_what_computes_in_another_format_has_rates_and_no_share_of_the_ceilings(
     assert _rates(timed).above_measured == (_rates(timed).flops,)
 
 
+def test_what_unpacks_its_weights_and_multiplies_in_the_dtype_has_a_share_of_work_and_none_of_bandwidth() -> None:
+    timed = _timed(_case(), 1e-3, flops=350_000_000_000, moved=2_000 * MIB)
+    found = _rates(dataclasses.replace(timed, in_its_dtype=False))
+    assert found.flops == _rates(timed).flops
+    assert found.flops is not None
+    assert found.flops.share is not None
+    assert found.flops.share.value == pytest.approx(0.5)
+    assert found.bytes is not None
+    assert found.bytes.share is None
+    assert "another format than the bf16" in str(found.bytes.withheld)
+
+
+def test_what_multiplies_in_fp8_is_held_against_the_data_sheets_fp8_alone_and_int8_against_nothing() -> None:
+    timed = dataclasses.replace(_timed(_case(), 1e-3, flops=989_450_000_000), in_its_dtype=False)
+    (fp8, int8) = (_rates(dataclasses.replace(timed, multiplies_in=format_)).flops for format_ in ("fp8", "int8"))
+    assert fp8 is not None
+    assert fp8.measured is None
+    assert fp8.data_sheet is not None
+    assert fp8.data_sheet.value == pytest.approx(0.5)
+    assert fp8.data_sheet.ceiling.name == "H200 SXM data sheet for fp8"
+    assert int8 is not None
+    assert int8.share is None
+    assert int8.withheld == "no share: it multiplies in int8, of which neither this run nor the data sheet has a ceiling"
+
+
 def test_where_there_is_no_ceiling_no_share_is_withheld() -> None:
     timed = _timed(_case(), 1e-3, flops=10**9, moved=2**40, gpu_model="Some New GPU")
-    found = rates(dataclasses.replace(timed, in_its_dtype=False), {})
+    found = rates(dataclasses.replace(timed, in_its_dtype=False, multiplies_in=None), {})
     assert found.flops is not None
     assert found.flops.withheld is None
 

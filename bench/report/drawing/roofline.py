@@ -70,9 +70,9 @@ def _roofline(section: Section, dtype: str, chosen: dict[str, Style], prefix: st
         return None
     flops = roofs[gpus].flops[dtype]
     cases = [case for case in section.cases if case.case.dtype == dtype and case.status is Status.OK and case.gpus == gpus]
-    measured = [(case, case.rates) for case in cases]
-    # What computes in another format has other roofs.
-    points = [(case, own.intensity, own.flops) for case, own in measured if own.flops and own.intensity and not own.flops.withheld]
+    # What multiplies in another format has other roofs, and what stores something in another moves other bytes.
+    measured = [(case, case.rates) for case in cases if (own := case.timed) is not None and own.in_its_dtype]
+    points = [(case, own.intensity, own.flops) for case, own in measured if own.flops and own.intensity]
     if not points or len(points) > MOST_MARKS:
         return None
     timed = points[0][0].timed

@@ -79,7 +79,7 @@ def utilisation(case: CaseSummary) -> Utilisation | None:
     if flops is None or flops.data_sheet is None or timed is None or not is_training_step(case):
         return None
     top = flops.data_sheet.ceiling
-    denominator = f"the {units.rate(top.per_s, UNITS[FLOPS])} of dense {case.case.dtype} in the {top.name}"
+    denominator = f"the {units.rate(top.per_s, UNITS[FLOPS])} of dense {timed.format} in the {top.name}"
     work = units.rate(float(timed.cost.flops or 0), "FLOP")
     quotient = f"{work} by the workload's formula / {units.seconds(timed.median_s)} / {denominator}"
     formula = f"MFU {units.percent(flops.data_sheet.value)} = {quotient}"

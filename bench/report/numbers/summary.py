@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bench import stats
+from bench.declare import OWN_DTYPE
 from bench.judge.rates import ByGpu, Rates, Timed, ceilings, rates
 from bench.judge.shared_gpu import COMPILING, ENERGY, Beside, disturbed, on_its_gpu, untimed, why_no_time
 from bench.metrics import SHOWS_SPEED
 from bench.records import Case, Json, Proof, Result, Run, Scalar, Status
+from bench.report.numbers.formats import COUNTED_FOR_ALL, multiplied_in
 from bench.run.canaries import is_canary
 from bench.suite.arms import Arm, arms_of, label_of
 
@@ -29,8 +31,6 @@ CYCLES = "cycles"
 KERNELS = "kernels_per_call"
 TOLERANCE_WORDS = "the tolerance that the implementation declares"
 """How a check says that its limit is a declared tolerance."""
-COUNTED_FOR_ALL = "optimizer"
-"""The workload whose formula counts only what each subject moves, whatever it stores its states in."""
 PHASES = ("forward_s", "backward_s", "optimizer_s")
 """The parts of one training step, in the order in which they run."""
 
@@ -137,8 +137,9 @@ class CaseSummary:
             return None
         seconds = tuple(self.trial_values[result.id][TIME] for result in measured)
         gpus = frozenset(gpu for result in measured if (gpu := gpu_of(result)))
-        in_its_dtype = self.case.workload == COUNTED_FOR_ALL or not self.declares_tolerance
-        return Timed(self.case, cost, seconds, measured[0].environment, gpus, in_its_dtype)
+        exact = self.case.workload == COUNTED_FOR_ALL or not self.declares_tolerance
+        format_ = OWN_DTYPE if exact else multiplied_in(self.case, self.counted)
+        return Timed(self.case, cost, seconds, measured[0].environment, gpus, exact, format_)
 
     @property
     def gpus(self) -> frozenset[str]:

@@ -16,6 +16,7 @@ from bench.machine.throttling import CHOSEN
 from bench.plan.stored import PREDICTED, Stored, stored
 from bench.records import Check, Json, Result
 from bench.report.numbers.findings import numerics_of
+from bench.report.numbers.formats import COUNTED_FOR_ALL, MULTIPLIES_IN, UNKNOWN, multiplied_in
 from bench.report.numbers.summary import TOLERANCE_WORDS
 from bench.report.trust.doubts import FEWEST_ON_ONE_SM, FLAGS, SCALES, SEEN_OFTEN
 from bench.report.views.rows import nearness
@@ -56,6 +57,8 @@ def told_conditions(result: Result) -> dict[str, Json]:
         told[PREDICTED] = _prediction(stored(given))
     told |= {name: given[name] for name in (*SHARED, SCALES) if isinstance(given.get(name), str)}
     told |= numerics_of(result)
+    if _tolerated(result.checks) and result.case.workload != COUNTED_FOR_ALL:
+        told[MULTIPLIES_IN] = multiplied_in(result.case, [result]) or UNKNOWN
     if isinstance(processes := given.get(BUSY), list):
         told[BUSY] = sorted(set(process_names(processes)))
     if others := on_its_gpu(given):
@@ -94,8 +97,11 @@ def told_checks(checks: Sequence[Check]) -> Json:
         return None
     finite = [check for check in checks if check.error is not None and check.limit]
     nearest = [max(found, key=nearness) for found in (checks, finite) if found]
-    tolerated = any(TOLERANCE_WORDS in (check.detail or "") for check in checks)
-    return [len(checks), tolerated, *(_told(check) for check in dict.fromkeys(nearest))]
+    return [len(checks), _tolerated(checks), *(_told(check) for check in dict.fromkeys(nearest))]
+
+
+def _tolerated(checks: Sequence[Check]) -> bool:
+    return any(TOLERANCE_WORDS in (check.detail or "") for check in checks)
 
 
 def _told(check: Check) -> Json:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+_RATES = (
+    "are fewer than four times the L2 or where something is stored in another format, none against a dtype that was not measured, and none"
+    " on a CPU. What multiplies in another format has a share of the data sheet's rate for that one alone."
+)
 FORMER: Mapping[str, str] = {
     "bound by launching kernels and not by the kernels": "timed with gaps in which the device waited for the host",
     "beside busy processes of others (other)": "beside busy processes of others",
-    "a dtype that was not measured, and none on a CPU": "a dtype that was not measured, none of what is held against a declared"
-    " tolerance (optimizers aside), since it may compute in another format, and none on a CPU",
+    "are fewer than four times the L2, none against a dtype that was not measured, and none on a CPU.": _RATES,
+    "are fewer than four times the L2, none against a dtype that was not measured, none of what is held against a declared tolerance"
+    " (optimizers aside), since it may compute in another format, and none on a CPU.": _RATES,
 }
 """Who changes the words of a sentence that is stated, and not its meaning, adds the old ones here."""
 _RATIO = r"× \([\d.]+–[\d.]+\)|×"

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from bench.metrics import METRICS
 from bench.records import Environment, Json, Measurement, Proof, Result, Run, Status, Trial
 from bench.report.numbers.by_rank import SCOPE
+from bench.report.numbers.formats import MULTIPLIES_IN, UNKNOWN
 from bench.report.numbers.summary import EXCLUDED, TIME
 from bench.report.recompute.evidence import checks_of
 from bench.store.page_data import PageAside, PageData, PageTrial
@@ -33,6 +34,8 @@ def _row(page: PageData, trial: PageTrial) -> Result:
         conditions["gpu_uuid"] = trial.gpu
     if trial.busy_share is not None:
         conditions["machine_busy_share"] = trial.busy_share
+    if trial.checks is not None and trial.checks.tolerated:
+        conditions.setdefault(MULTIPLIES_IN, UNKNOWN)  # a page of an older version, which shows no share of such a case
     return Result(
         id=trial.result,
         run_id=run.id,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     proof={"ops": ["^LigerFusedLinearJSDFunction$", "Torch-Compiled Region"], "not": ["_jsd_kernel", "^aten::kl_div$"]},
     refuses=["InvalidCxxCompiler", "No working C\\+\\+ compiler"],
     tolerance=0.1,
+    multiplies_in="dtype",
 )
 def liger_chunked(spec: DistillationSpec) -> Any:
     """`liger_kernel.chunked_loss.LigerFusedLinearJSDLoss` as it comes, without the loss of the labels.

@@ -23,6 +23,7 @@ SIDE = 16
         "cuda": {"ops": [f"^aten::_scaled_mm$|^torchao::choose_scale_float8$|{COMPILED}"], "not": ["^aten::linear$", "^aten::mm$"]}
     },
     tolerance=0.05,
+    multiplies_in="fp8",
 )
 def float8_dynamic_ao(spec: LinearSpec) -> Any:
     """`Float8DynamicActivationFloat8WeightConfig`, one scale a tensor as by default.

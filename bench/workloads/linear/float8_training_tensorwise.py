@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bench.workloads.linear import LinearSpec
 
 
-@implementation(requires=REQUIRES, dtypes=["fp32", "bf16"], passes=PASSES, proof=PROOF, tolerance=0.075)
+@implementation(requires=REQUIRES, dtypes=["fp32", "bf16"], passes=PASSES, proof=PROOF, tolerance=0.075, multiplies_in="fp8")
 def float8_training_tensorwise(spec: LinearSpec) -> Any:
     """The recipe `tensorwise`: e4m3 for x and W, e5m2 for the outer gradient.
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     requires=REQUIRES,
     proof={"ops": ["^aten::mm$|^torchao::choose_scale_float8$"], "not": ["^aten::linear$", "_scaled_mm"]},
     tolerance=0.035,
+    multiplies_in="dtype",
 )
 def float8_weight_only_ao(spec: LinearSpec) -> Any:
     """`Float8WeightOnlyConfig`.

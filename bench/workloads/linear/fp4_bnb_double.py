@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bench.workloads.linear import LinearSpec
 
 
-@implementation(requires=REQUIRES, proof=FOUR_BIT_PROOF, tolerance=0.14)
+@implementation(requires=REQUIRES, proof=FOUR_BIT_PROOF, tolerance=0.14, multiplies_in="dtype")
 def fp4_bnb_double(spec: LinearSpec) -> Any:
     """`Linear4bit` with fp4 weights and 8-bit scales.
 

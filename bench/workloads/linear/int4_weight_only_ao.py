@@ -20,6 +20,7 @@ GROUP = 128
     passes=["forward", "quantize"],
     proof={"not": ["^aten::(linear|matmul|mm)$"]},
     tolerance=0.13,
+    multiplies_in="dtype",
 )
 def int4_weight_only_ao(spec: LinearSpec) -> Any:
     """`Int4WeightOnlyConfig`. Without mslk the library says so, and the row is `unavailable`.

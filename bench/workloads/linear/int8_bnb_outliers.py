@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bench.workloads.linear import LinearSpec
 
 
-@implementation(requires=REQUIRES, proof=INT8_PROOF, tolerance=0.02)
+@implementation(requires=REQUIRES, proof=INT8_PROOF, tolerance=0.02, multiplies_in="int8")
 def int8_bnb_outliers(spec: LinearSpec) -> Any:
     """`Linear8bitLt` with threshold 6, the paper's (arXiv 2208.07339).
 

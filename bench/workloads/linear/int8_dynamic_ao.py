@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     passes=["forward", "quantize"],
     proof={"ops": [f"^aten::_int_mm$|^torchao::quantize_affine$|{COMPILED}"], "not": ["^aten::matmul$", "^aten::linear$"]},
     tolerance=0.02,
+    multiplies_in="int8",
 )
 def int8_dynamic_ao(spec: LinearSpec) -> Any:
     """`Int8DynamicActivationInt8WeightConfig`. It has no gradient of x.

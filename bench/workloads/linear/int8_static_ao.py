@@ -27,6 +27,7 @@ CALIBRATION_SEED = 20_260_102
         "not": ["^aten::matmul$", "^aten::linear$"],
     },
     tolerance=0.025,
+    multiplies_in="int8",
 )
 def int8_static_ao(spec: LinearSpec) -> Any:
     """`Int8StaticActivationInt8WeightConfig` with a scale from torchao's own observer. It has no gradient of x.

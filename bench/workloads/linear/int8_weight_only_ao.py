@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         "not": ["^aten::linear$", "_int_mm", "^bitsandbytes::"],
     },
     tolerance=0.015,
+    multiplies_in="dtype",
 )
 def int8_weight_only_ao(spec: LinearSpec) -> Any:
     """`Int8WeightOnlyConfig`.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     requires=REQUIRES,
     proof={"ops": [f"^torchao::(dequantize_affine|quantize_affine)$|{COMPILED}"], "not": ["_int_mm"]},
     tolerance=0.12,
+    multiplies_in="dtype",
 )
 def intx_int4_ao(spec: LinearSpec) -> Any:
     """`IntxWeightOnlyConfig` with int4 and groups of 32.

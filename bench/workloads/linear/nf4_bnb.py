@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bench.workloads.linear import LinearSpec
 
 
-@implementation(requires=REQUIRES, proof=FOUR_BIT_PROOF, tolerance=0.11)
+@implementation(requires=REQUIRES, proof=FOUR_BIT_PROOF, tolerance=0.11, multiplies_in="dtype")
 def nf4_bnb(spec: LinearSpec) -> Any:
     """`Linear4bit` with nf4 weights in blocks of 64.
 

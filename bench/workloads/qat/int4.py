@@ -9,7 +9,7 @@ from bench.workloads.qat._torchao import REQUIRES, prepared
 from bench.workloads.train_step._change import Change
 
 
-@implementation(requires=REQUIRES, dtypes=["fp32", "tf32", "bf16", "fp16"], passes=["step"], tolerance=0.05)
+@implementation(requires=REQUIRES, dtypes=["fp32", "tf32", "bf16", "fp16"], passes=["step"], tolerance=0.05, multiplies_in="dtype")
 def int4(spec: Any) -> Change:
     """torchao's `QATConfig` over int4 weights in groups of 32.
 

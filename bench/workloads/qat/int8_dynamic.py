@@ -9,7 +9,7 @@ from bench.workloads.qat._torchao import REQUIRES, prepared
 from bench.workloads.train_step._change import Change
 
 
-@implementation(requires=REQUIRES, dtypes=["fp32", "tf32", "bf16", "fp16"], passes=["step"], tolerance=0.02)
+@implementation(requires=REQUIRES, dtypes=["fp32", "tf32", "bf16", "fp16"], passes=["step"], tolerance=0.02, multiplies_in="dtype")
 def int8_dynamic(spec: Any) -> Change:
     """torchao's `QATConfig` over int8 weights by rows and asymmetric int8 activations by tokens.
 

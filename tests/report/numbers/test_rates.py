@@ -11,17 +11,21 @@ import re
 import pytest
 
 from bench.judge.growth import Growth
+from bench.lang import language
+from bench.lang.pages import page_in
 from bench.records import Check, Cost, Result, Run, Status
 from bench.report import render_markdown, render_page, rows_csv, rows_json
 from bench.report.answers.readings import readings
 from bench.report.drawing import figures
 from bench.report.drawing.roofline import rooflines
 from bench.report.numbers.layout import Section, sections
-from bench.report.numbers.rates import Exponent, clock_wandered, exponents, growth_lines, reach_words
+from bench.report.numbers.rates import Exponent, clock_wandered, exponents, growth_lines, reach_words, share_words
 from bench.report.numbers.summary import PEAK, TIME, TOLERANCE_WORDS, gather, summarize
+from bench.report.recompute.rows import rows_of
 from bench.report.recompute.verify import verify_page
 from bench.report.trust.doubts import doubts
 from bench.report.trust.grounds import trust
+from bench.store.page_data import read_page_data
 from tests import factories
 from tests.report.gpu_sample import gpu_case, gpu_result, gpu_run
 
@@ -178,6 +182,39 @@ def test_the_ceiling_of_a_dtype_says_nothing_of_what_computes_in_another_format(
         section = _section(run, shown)
         drawn.append(len(rooflines(section, figures.styles(section.labels), "x", draw=False)))
     assert drawn == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("nf4_bnb", "73 % of matmul bf16 of this run, 52 % of the H200 SXM data sheet"),
+        ("int8_weight_only_ao", "73 % of matmul bf16 of this run, 52 % of the H200 SXM data sheet"),
+        ("float8_dynamic_ao", "26 % of the H200 SXM data sheet for fp8"),
+        ("int8_dynamic_ao", ""),
+        ("from_a_plug_in", ""),
+    ],
+)
+def test_a_layer_has_a_share_of_the_limit_of_the_format_that_it_says_it_multiplies_in(name: str, told: str) -> None:
+    run, results = gpu_run()
+    run = dataclasses.replace(run, suite_data={"workload": "linear", "subjects": {"linear": [name]}})
+    case = dataclasses.replace(gpu_case("flex", 8192), workload="linear", subject={"linear": name})
+    layer = _in_format(gpu_result(run.id, case, 0, 1e-3, Cost(512 * 10**9, 600 * 2**20)), "linear")
+    rows = [*(row for row in results if row.case.workload != "attention"), layer]
+    (summary,) = summarize(run, rows)
+    flops = summary.rates.flops
+    assert flops is not None
+    assert share_words(flops) == told
+    page = render_page([run], rows, now=NOW)
+    assert told in page
+    assert verify_page(page).agrees
+    assert verify_page(page_in(page, language("zh-TW"))).agrees
+    data = read_page_data(page)
+    (again,) = summarize(run, rows_of(data))
+    assert again.rates.flops == flops
+    older = dataclasses.replace(data, trials=tuple(dataclasses.replace(trial, conditions={}) for trial in data.trials))
+    (once,) = summarize(run, rows_of(older))
+    assert once.rates.flops is not None
+    assert once.rates.flops.share is None
 
 
 def test_an_update_has_its_shares_whatever_it_stores_its_states_in() -> None:
