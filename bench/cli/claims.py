@@ -124,7 +124,8 @@ def _rows(store: Store, words: Sequence[str], metrics: Sequence[str]) -> list[Ro
 
     runs = {run.id: run for run in ([store.find_run(word) for word in words] if words else store.runs())}
     labels = {run.id: label_of(run.suite_data) for run in runs.values()}
-    rows = store.results(list(runs), metrics=metrics)
+    # Excluded ones too: they tell who else was on the GPU.
+    rows = store.results(list(runs), include_excluded=True, metrics=metrics)
     return [Row(runs[row.run_id], labels[row.run_id](row.case.subject), row) for row in rows]
 
 

@@ -149,7 +149,12 @@ def _trained(database: str, gpu: str) -> dict[Step, Trained]:
         raise StoreError(f"{error}\nWithout a database of one's own: bench guide --published results/published") from error
     with store:
         runs = [run for run in store.runs() if run.suite_data.get("workload") == WORKLOAD]
-        steps = [(run, case) for run in runs for case in summarize(run, store.results([run.id], metrics=[TIME, TOTAL]))]
+        # Excluded rows too: they tell who else was on the GPU.
+        steps = [
+            (run, case)
+            for run in runs
+            for case in summarize(run, store.results([run.id], include_excluded=True, metrics=[TIME, TOTAL]))
+        ]
     return trained(
         (run, case) for run, case in steps if case.counted and same_gpu(gpu, str(case.counted[0].environment.hard.get("gpu_model")))
     )

@@ -26,9 +26,13 @@ BYTES_ALONE = 0.005
 
 
 def judge_claims(claims: Sequence[Claim], rows: Sequence[Row]) -> tuple[Finding, ...]:
-    """What was found of each claim, in their order. `rows` are all that there are of their runs."""
+    """What was found of each claim, in their order.
+
+    `rows` are all that there are of their runs. One that is excluded answers nothing; what it tells of neighbours holds for its run.
+    """
     beside = beside_of(row.result for row in rows)
-    return tuple(_found(claim, rows, beside) for claim in claims)
+    counted = [row for row in rows if row.result.excluded_reason is None]
+    return tuple(_found(claim, counted, beside) for claim in claims)
 
 
 def judge_claim(claim: Claim, rows: Sequence[Row]) -> Finding:

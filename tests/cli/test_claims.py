@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.cli.claims import claims as command
 from bench.errors import SelectionError, StoreError
-from bench.records import Cost, Environment, Result
+from bench.records import Cost, Environment, Json, Result
 from bench.store import Store
 from tests import factories
 
@@ -75,6 +76,31 @@ def test_what_differs_decides_the_exit_code_and_each_claim_says_why(call: Call) 
     assert code == 1
     assert "Of 4 claims 3 can be judged here: 2 reproduced (1 by arithmetic), 1 not reproduced, 0 can't be told" in out
     assert "bench run suites/attention.yaml --profile published  # 1 claim" in out
+
+
+def test_a_busy_neighbour_that_only_an_excluded_row_tells_of_withholds_times_all_the_same(call: Call, tmp_path: Path) -> None:
+    run = factories.run(label="crowded")
+    beside: dict[str, Json] = {"gpu_uuid": "GPU-a", "other_compute_processes": ["python3"]}
+    with Store.open(tmp_path / "crowded.db") as store:
+        store.add_run(run)
+        for index in range(4):
+            busy: dict[str, Json] = {"busy_processes": [{"name": "python3", "cores": 0.7}]} if index == 3 else {}
+            store.add_result(replace(_row(run.id, index), conditions=beside | busy, id=f"row-{index}"))
+        store.exclude("row-3", "the fan was off")
+    code, out = call("--only", "right", "--json", db="crowded.db")
+    (finding,) = json.loads(out)["claims"]
+    assert code == 3
+    assert finding["why"] == "eager has no number that counts: other processes computed on its GPU in 3 of 3 trials"
+    assert finding["ours"] is None
+
+
+def test_an_excluded_row_answers_no_claim(call: Call, tmp_path: Path) -> None:
+    with Store.open(tmp_path / "rows.db") as store:
+        (left, *_) = store.results([run.id for run in store.runs()])
+        store.exclude(left.id, "the fan was off")
+    (finding,) = json.loads(call("--only", "right", "--json")[1])["claims"]
+    assert finding["ours"]["n"] == 2
+    assert left.id not in finding["ours"]["rows"]
 
 
 def test_claims_can_be_asked_for_one_by_one_and_exit_codes_follow(call: Call) -> None:
