@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +21,8 @@ BEGINNING, END = '<script type="application/json" id="data">', "</script>"
 PACKED_BEGINNING = '<script type="application/zlib" id="data">'
 """Of data that `packed.py` made smaller."""
 MAX_ROWS = 100_000
+TOLERATED = "against the tolerance that the implementation declares"
+"""What is known of the checks of a page of an older version, which tells no details of them."""
 SET_ASIDE = "set aside"
 _CASE_FIELDS = ("workload", "workload_version", "pass", "dtype", "device", "cache", "timer", "world_size")
 _TRIAL_FIELDS = frozenset(
@@ -50,12 +52,17 @@ class NoPage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PageChecks:
-    """How many comparisons a trial had, and those of them that came nearest to their limit."""
+    """How many comparisons a trial had, and those that the page tells: all, or those nearest to their limit in older versions."""
 
     count: int
     tolerated: bool
     """Whether one was held against a tolerance that the implementation declares."""
     shown: tuple[Check, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of them are told."""
+        return len(self.shown) == self.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,16 +282,19 @@ def _object(told: Json) -> Mapping[str, Json]:
 
 def _checks(told: Json) -> PageChecks:
     count, tolerated, *shown = told
-    if _whole(count, "comparisons") > MAX_ROWS or not isinstance(tolerated, bool):
+    if not len(shown) <= _whole(count, "comparisons") <= MAX_ROWS or not isinstance(tolerated, bool):
         _refuse("checks that are none")
-    return PageChecks(count, tolerated, tuple(_check(*one) for one in shown))
+    checks = tuple(_check(*one) for one in shown)
+    if tolerated and all(check.detail is None for check in checks):
+        checks = tuple(replace(check, detail=TOLERATED) for check in checks)
+    return PageChecks(count, tolerated, checks)
 
 
-def _check(tensor: Json, at: Json, error: Json, plain_error: Json, limit: Json, passed: Json) -> Check:
+def _check(tensor: Json, at: Json, error: Json, plain_error: Json, limit: Json, passed: Json, detail: Json = None) -> Check:
     if not isinstance(passed, bool):
         _refuse(f"a check that {passed!r}")
     first, second, third = (_optional(value, _number) for value in (error, plain_error, limit))
-    return Check(_text(tensor), _text(at), first, second, third, passed)
+    return Check(_text(tensor), _text(at), first, second, third, passed, _optional(detail, _text))
 
 
 def _ranks(rows: Sequence[Mapping[str, Json]], trials: Sequence[Any]) -> dict[int, dict[int, dict[str, float]]]:

@@ -13,11 +13,12 @@ import pytest
 
 from bench.errors import SelectionError, StoreError
 from bench.judge.shared_gpu import computed_beside
-from bench.records import METHOD_VERSION, Cost, Result, Run, Status
+from bench.records import METHOD_VERSION, Check, Cost, Result, Run, Status
 from bench.report import render_page
+from bench.report.numbers.summary import TOLERANCE_WORDS, summarize
 from bench.run import rerun, resume
 from bench.store import Store, publish
-from bench.store.page_data import BEGINNING, NoPage, read_page_data
+from bench.store.page_data import BEGINNING, TOLERATED, NoPage, read_page_data
 from bench.store.queries import IMPORTED
 from tests import factories
 
@@ -103,11 +104,66 @@ def test_what_a_page_does_not_tell_stays_unknown(here: Store, mailed: Path) -> N
     here.import_file(mailed)
     (run,) = here.runs()
     row = here.results([run.id])[0]
-    assert (row.seed, row.duration_s, row.checks, row.log) == (None, None, (), "")
-    assert {"seed", "checks", "log", "duration_s"} <= set(row.conditions["source"]["not_told"])
+    assert (row.seed, row.duration_s, row.log) == (None, None, "")
+    assert {"seed", "log", "duration_s"} <= set(row.conditions["source"]["not_told"])
     assert (run.reason, run.label, run.options["filters"]) == (IMPORTED, "run-a", ["dtype=fp32"])
     assert "suite_folder" not in run.options
     assert "game" not in str(row.conditions)
+
+
+CHECKS = (
+    Check("out", "small", 0.011, 0.001, 0.1, True, f"relative root mean square, {TOLERATED}"),
+    Check("grad_x", "small", 0.02, None, 0.1, True, f"relative root mean square, {TOLERATED}"),
+    Check("out", "measured", None, 2e-3, 0.1, False, "not finite"),
+)
+
+
+def with_checks() -> tuple[Run, list[Result]]:
+    run, rows = measured()
+    held = [dataclasses.replace(row, checks=CHECKS[:2]) if row.id == "row-flex-0" else row for row in rows]
+    case = factories.case("sdpa_math")
+    wrong = factories.result(run.id, case, id="row-wrong", status=Status.INCORRECT, reason="out is not finite", checks=CHECKS)
+    return run, [*held, wrong]
+
+
+@pytest.mark.parametrize("light", [False, True])
+def test_every_check_comes_with_the_page_and_a_page_of_those_rows_tells_it_again(here: Store, tmp_path: Path, light: bool) -> None:
+    run, rows = with_checks()
+    (tmp_path / "page.html").write_text(render_page([run], rows, now=NOW, light=light), encoding="utf-8")
+    here.import_file(tmp_path / "page.html")
+    (came,) = here.runs()
+    found = here.results([came.id])
+    told = {row.conditions["source"]["result"]: row for row in found}
+    assert told["row-flex-0"].checks == CHECKS[:2]
+    assert (told["row-wrong"].status, told["row-wrong"].reason, told["row-wrong"].checks) == (
+        Status.INCORRECT,
+        "out is not finite",
+        CHECKS,
+    )
+    assert TOLERANCE_WORDS in TOLERATED
+    tolerant = {case.case.subject_label: case.declares_tolerance for case in summarize(came, found)}
+    assert tolerant == {case.case.subject_label: case.declares_tolerance for case in summarize(run, rows)}
+    assert [name for name, tolerated in tolerant.items() if tolerated] == ["flex", "sdpa_math"]
+    first, again = (read_page_data(render_page([one], of, now=NOW)) for one, of in ((run, rows), (came, found)))
+    assert {trial.checks for trial in first.trials} == {trial.checks for trial in again.trials}
+    assert here.check() == []
+
+
+def test_of_a_page_of_an_older_version_the_nearest_checks_come_and_whether_a_tolerance_was_declared(
+    here: Store, tmp_path: Path
+) -> None:
+    run, rows = with_checks()
+
+    def older(data: Any) -> None:
+        data["checks"] = [[9, tolerated, *(check[:6] for check in told[:1])] for _, tolerated, *told in data["checks"]]
+
+    (tmp_path / "page.html").write_text(with_data(render_page([run], rows, now=NOW), older), encoding="utf-8")
+    here.import_file(tmp_path / "page.html")
+    (came,) = here.runs()
+    told = {row.conditions["source"]["result"]: row for row in here.results([came.id])}
+    assert told["row-flex-0"].checks == (dataclasses.replace(CHECKS[0], detail=TOLERATED),)
+    assert "checks but the nearest" in told["row-flex-0"].conditions["source"]["not_told"]
+    assert told["row-flex-1"].checks[0].detail is None
 
 
 def test_what_speaks_against_a_time_and_for_a_comparison_comes_with_the_page(here: Store, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bench.judge.shared_gpu import on_its_gpu
@@ -18,12 +17,13 @@ from bench.records import Check, Json, Result
 from bench.report.numbers.findings import numerics_of
 from bench.report.numbers.formats import COUNTED_FOR_ALL, MULTIPLIES_IN, UNKNOWN, multiplied_in
 from bench.report.numbers.summary import TOLERANCE_WORDS
+from bench.report.numbers.units import shorten
 from bench.report.trust.doubts import FEWEST_ON_ONE_SM, FLAGS, SCALES, SEEN_OFTEN
-from bench.report.views.rows import nearness
 
 if TYPE_CHECKING:
     from bench.store.page_data import PageChecks
 
+LONGEST_DETAIL = 200
 EXACT = 2**53
 """Below it a float holds every whole number."""
 SHARED = ("shared_out", "kept_whole")
@@ -92,12 +92,8 @@ def _number(value: Json) -> float | None:
 
 
 def told_checks(checks: Sequence[Check]) -> Json:
-    """How many there were, whether against a tolerance, and those nearest to their limit; None of a trial without one."""
-    if not checks:
-        return None
-    finite = [check for check in checks if check.error is not None and check.limit]
-    nearest = [max(found, key=nearness) for found in (checks, finite) if found]
-    return [len(checks), _tolerated(checks), *(_told(check) for check in dict.fromkeys(nearest))]
+    """How many there were, whether against a tolerance, and each of them; None of a trial without one."""
+    return [len(checks), _tolerated(checks), *map(_told, checks)] if checks else None
 
 
 def _tolerated(checks: Sequence[Check]) -> bool:
@@ -106,13 +102,13 @@ def _tolerated(checks: Sequence[Check]) -> bool:
 
 def _told(check: Check) -> Json:
     numbers = (told_number(value) for value in (check.error, check.plain_error, check.limit))
-    return [check.tensor, check.at, *numbers, check.passed]
+    detail = () if check.detail is None else (shorten(check.detail, LONGEST_DETAIL),)
+    return [check.tensor, check.at, *numbers, check.passed, *detail]
 
 
 def checks_of(told: PageChecks | None) -> tuple[Check, ...]:
-    """Those that were told, and as many others as there were, of which it is only known that they passed."""
+    """Those that were told; a page of an older version told the nearest, and how many others there were, which passed."""
     if told is None:
         return ()
-    detail = TOLERANCE_WORDS if told.tolerated else None
     rest = Check("", "", None, None, None, True)
-    return (*(replace(check, detail=detail) for check in told.shown), *(rest for _ in range(told.count - len(told.shown))))
+    return (*told.shown, *(rest for _ in range(told.count - len(told.shown))))

@@ -1,9 +1,9 @@
 """Our own HTML report: the rows of which it holds the trial medians, so that two pages that were mailed can be compared.
 
 A page is less than the database it was made of: it tells the median of each trial and not its samples, how many of them there were, and
-neither checks nor logs nor seeds. So these rows are other rows than the measured ones: ids of their own, made of what the page tells, and
-`imported` as the run's reason. Cases, hardware and method are those that were measured, and comparisons hold such rows against any
-others. A run without a label is labelled with the id that the page prints.
+neither logs nor seeds; of its checks all, or in older versions those nearest to their limit. So these rows are other rows than the
+measured ones: ids of their own, made of what the page tells, and `imported` as the run's reason. Cases, hardware and method are those
+that were measured, and comparisons hold such rows against any others. A run without a label is labelled with the id that the page prints.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from bench.store.queries import IMPORTED
 from bench.store.source import Source
 
 NAME = "report"
-MAPPING_VERSION = 1
+MAPPING_VERSION = 2
 """Raised when the same page is read in another way."""
-NOT_TOLD = ("samples", "seed", "duration_s", "checks", "log", "clocks", "block", "position")
+NOT_TOLD = ("samples", "seed", "duration_s", "log", "clocks", "block", "position")
+OTHER_CHECKS = "checks but the nearest"
 _HOW_FAR = ("state", "finished_at", "planned_trials")
 """What a later page of the same run tells otherwise."""
 
@@ -109,7 +110,12 @@ def _result_id(run: Run, case: PageCase, trial: PageTrial) -> str:
 def _result(result_id: str, run: Run, page: PageData, trial: PageTrial, block: int, origin: dict[str, Json]) -> Result:
     case = page.cases[trial.case]
     began = _moment(run.started_at, trial.at_s)
-    not_told = [*NOT_TOLD, *(() if began else ("started_at",)), *(() if case.command else ("command",))]
+    unknown = {
+        "started_at": began is None,
+        "command": not case.command,
+        OTHER_CHECKS: trial.checks is not None and not trial.checks.whole,
+    }
+    not_told = [*NOT_TOLD, *(what for what, absent in unknown.items() if absent)]
     # What a page tells of them speaks for or against a trial: whether others computed on its GPU, and in which numerics it trained.
     told = {**trial.conditions, **nameless_processes(trial.conditions)}
     conditions: dict[str, Json] = {**told, "source": {**origin, "result": trial.result, "not_told": not_told}}
@@ -133,6 +139,7 @@ def _result(result_id: str, run: Run, page: PageData, trial: PageTrial, block: i
         proof=proof,
         cost=case.cost,
         conditions=conditions,
+        checks=() if trial.checks is None else trial.checks.shown,
         method_version=trial.method_version,
         harness_version=run.harness_version,
     )
