@@ -36,10 +36,10 @@ REPORT := reports/bench-$(shell date +%Y%m%d-%H%M%S).html
 endif
 # The published pages, each with its suites; a page is made of those of them that a device has results of. Results and pages together may
 # take 3 MiB, and a page one.
-EXAMPLES ?= attention:attention \
-    layers:rms_norm,layer_norm,fused_add_rms_norm,rope,swiglu,geglu,cross_entropy,linear_cross_entropy,distillation_loss,preference_loss \
-    formats:quantization,float8_training,optimizer,offload \
-    training:train_step,precision,llama8b,saved_attention,qat,ptq_vs_qat,compat \
+EXAMPLES ?= attention:attention,attention_masks,attention_dropout,attention_claims,saved_attention \
+    layers:rms_norm,layer_norm,fused_add_rms_norm,rope,swiglu,geglu,cross_entropy,linear_cross_entropy,embedding,divergence_loss,distillation_loss,preference_loss \
+    formats:quantization,float8_training,matmul,optimizer,offload \
+    training:train_step,llama8b,llama8b_context,checkpointing,precision,qat,ptq_vs_qat,compat \
     sharding:zero,zero_vs_fsdp,offload_step,largest_model,collectives
 PUBLISHED ?= results/published
 PAGES ?= reports/published

@@ -41,7 +41,10 @@ def _workloads(catalogue: Catalogue, suites: Path) -> list[Row]:
 def _implementations(catalogue: Catalogue, suites: Path) -> list[Row]:
     from bench.catalogue import availability
 
-    passes = {slot: workload.passes for workload in catalogue.workloads.values() for slot in workload.slots}
+    passes: dict[str, set[str]] = {}
+    for workload in catalogue.workloads.values():
+        for slot in workload.slots:
+            passes.setdefault(slot, set()).update(map(str, workload.passes))
     return [
         {
             "slot": slot,
@@ -49,7 +52,7 @@ def _implementations(catalogue: Catalogue, suites: Path) -> list[Row]:
             "state": availability(found),
             "devices": list(found.devices),
             "dtypes": list(found.dtypes),
-            "passes": [str(pass_) for pass_ in found.passes if pass_ in passes.get(slot, found.passes)],
+            "passes": [str(pass_) for pass_ in found.passes if slot not in passes or str(pass_) in passes[slot]],
             "requires": list(found.requires),
             "description": found.description,
         }

@@ -42,6 +42,13 @@ def test_list_as_json_holds_what_the_text_holds(bench: Bench, monkeypatch: pytes
     assert all(not row["problems"] for row in found["suites"])
 
 
+def test_an_implementation_is_listed_with_the_passes_of_every_workload_that_has_its_slot(bench: Bench) -> None:
+    passes = {(row["slot"], row["name"]): row["passes"] for row in json.loads(bench("list", "implementations", "--json").out)}
+    assert {"forward", "forward_backward", "step"} <= set(passes["attention", "eager"])
+    assert passes["linear", "plain"] == ["forward", "backward", "forward_backward"]
+    assert passes["linear", "int8_dynamic_ao"] == ["forward", "quantize"]
+
+
 def test_list_shows_what_a_plugin_adds_and_refuses_one_that_declares_nothing(bench: Bench, tmp_path: Path) -> None:
     plugin = tmp_path / "mine.py"
     plugin.write_text(

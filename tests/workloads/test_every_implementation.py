@@ -34,6 +34,8 @@ CASES: dict[str, Callable[[str], Case]] = {
     "linear_cross_entropy": tiny("linear_cross_entropy", tokens=160, hidden_size=64, vocab_size=200, ignored=0.2),
     "preference_loss": tiny("preference_loss", loss="dpo", batch=4, seq_len=12, hidden_size=16, vocab_size=200, prompt=0.2),
     "distillation_loss": tiny("distillation_loss", tokens=24, hidden_size=64, vocab_size=200, ignored=0.2, divergence="jsd"),
+    "divergence_loss": tiny("divergence_loss", tokens=24, vocab_size=200, between="jsd"),
+    "embedding": tiny("embedding", tokens=24, hidden_size=16, vocab_size=40),
     "layer_norm": tiny("layer_norm", hidden_size=64, seq_len=10, batch=2, eps=1e-5),
     "fused_add_rms_norm": tiny("fused_add_rms_norm", hidden_size=64, seq_len=10, batch=2, eps=1e-5),
     "rope": tiny("rope", heads=4, kv_heads=2, head_dim=16, rope_theta=10_000.0, seq_len=12, batch=2),
