@@ -38,6 +38,8 @@ class ServerDied(Exception):
 
 CLOCK_CACHE_VARIABLE = "BENCH_CLOCK_CACHE_DIR"
 """Where the worker keeps the compiled kernels of its own clock: one folder a run, for they are no subject's."""
+CURVES_VARIABLE = "BENCH_CURVES_DIR"
+"""Where trials of a training step leave the curves of plain PyTorch that their arms are all compared with: one folder a run."""
 
 
 def cache_variables(folder: Path) -> dict[str, str]:
@@ -69,6 +71,7 @@ def server_environment(threads: int, caches: Path, changes: Mapping[str, str]) -
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         **cache_variables(caches),
         CLOCK_CACHE_VARIABLE: str(caches / "clock"),
+        CURVES_VARIABLE: str(caches / "curves"),
         "PYTHONUNBUFFERED": "1",
         "HF_HUB_OFFLINE": "1",  # no subject asks a hub for anything
         **changes,

@@ -61,7 +61,8 @@ def test_a_cold_trial_finds_empty_caches_of_its_own_and_a_warm_one_those_of_its_
     other = worker.variables(Trial(case("other"), index=0, block=0, position=0))
     names = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUTE_DSL_CACHE_DIR", "FLASH_ATTENTION_CUTE_DSL_CACHE_DIR")
     assert all(variables[name] != other[name] for name in names)
-    assert variables["BENCH_CLOCK_CACHE_DIR"] == other["BENCH_CLOCK_CACHE_DIR"]
+    for shared in ("BENCH_CLOCK_CACHE_DIR", "BENCH_CURVES_DIR"):
+        assert variables[shared] == other[shared]
     kernel = Path(variables["TRITON_CACHE_DIR"]) / "kernel"
     kernel.parent.mkdir(parents=True)
     kernel.write_text("compiled by a trial that was thrown away")

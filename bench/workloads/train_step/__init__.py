@@ -124,6 +124,8 @@ class TrainStep(Workload):
     def __init__(self) -> None:
         self._gaps: dict[TrainStepSpec, float] = {}
         """Found in the checks of this process, told among its findings."""
+        self._curves_taken: dict[TrainStepSpec, int] = {}
+        """Curves of plain PyTorch that an earlier trial had computed."""
         self._stored: Callable[[str], torch.Tensor] | None = None
         """Reads real weights by name; None where there is no folder of them."""
 
@@ -165,7 +167,7 @@ class TrainStep(Workload):
         """The same workload, which takes real weights from `stored(name)`, a tensor on the CPU."""
         bound = copy.copy(self)
         bound._stored = stored
-        bound._gaps = {}
+        bound._gaps, bound._curves_taken = {}, {}
         return bound
 
     def seen_by(self, case: Case, slot: str) -> Case:
@@ -235,12 +237,15 @@ class TrainStep(Workload):
     def property_checks(
         self, spec: TrainStepSpec, bind: Callable[[Any], Bound], device: str, generator: torch.Generator
     ) -> list[Check]:
+        from bench.workloads.train_step._curves import curves_of_this_run
         from bench.workloads.train_step._learning import compare_learning
 
         step: Any = bind(self.small_spec(spec)).forward
-        checks, gap = compare_learning(step, generator)
+        curves = curves_of_this_run()
+        checks, gap = compare_learning(step, generator, curves)
         if gap is not None:
             self._gaps[spec] = gap
+        self._curves_taken[spec] = curves.taken
         return checks
 
     def findings(self, spec: TrainStepSpec, bound: Bound) -> Mapping[str, float]:
@@ -253,11 +258,15 @@ class TrainStep(Workload):
         return {**memory_findings(step), **gradient_findings(step), **gap}
 
     def facts(self, spec: TrainStepSpec, bound: Bound) -> Mapping[str, Scalar]:
-        """The dtype of everything that is kept or computed in, as it was found."""
+        """The dtype of everything that is kept or computed in, as it was found.
+
+        `plain_curves_taken_over`: how many of the curves that the check compares with were computed by an earlier trial of the run.
+        """
         from bench.workloads.train_step._facts import numerics_facts
 
         step: Any = bound.forward
-        return numerics_facts(step)
+        taken = self._curves_taken.get(spec, 0)
+        return {**numerics_facts(step), **({"plain_curves_taken_over": taken} if taken else {})}
 
     def watched(self, spec: TrainStepSpec) -> frozenset[str]:
         """Slots whose kernels can be told by name within a whole step: none of the model's where it is compiled.

@@ -2,13 +2,18 @@
 
 It shares with the subject what is not in question: the numbers at the beginning, the data, the dtypes, and which weights learn. Attention
 is transformers' eager one under a mask that is written out here; loss, clipping and scaling are written out too, and the update is the
-optimizer's own algorithm (`optimizer/_algorithms.py`), one tensor at a time. Nothing is compiled, checkpointed or quantized.
+optimizer's own algorithm (`optimizer/_algorithms.py`). Nothing is compiled, checkpointed or quantized.
+
+On a GPU launching the kernels of so small a model takes longer than running them. So gradients, copies of the weights and states lie one
+behind the other in one tensor each: what is done number by number is one kernel then instead of one a weight, with the same results. An
+algorithm that knows shapes gets each weight's part in its shape.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bench.declare import Implementation, torch_dtype
@@ -23,6 +28,9 @@ from bench.workloads.train_step._spec import TrainStepSpec
 
 if TYPE_CHECKING:
     import torch
+
+NUMBER_BY_NUMBER = frozenset({"adamw", "lion", "sgd"})
+"""Algorithms to which all weights together are one long tensor."""
 
 
 class PlainStep:
@@ -48,8 +56,11 @@ class PlainStep:
         torch.manual_seed(seed + ADAPTERS_AFTER)
         self._model = adaptation.builder(spec)(self._model)
         self._learned = [weight for weight in self._model.parameters() if weight.requires_grad]
-        self._kept = [weight.detach().to(torch_dtype(numerics.updated), copy=True) for weight in self._learned]
+        self._shapes = [weight.shape for weight in self._learned]
+        self._sizes = [weight.numel() for weight in self._learned]
+        self._kept = _joined([weight.detach().to(torch_dtype(numerics.updated)) for weight in self._learned])
         self._algorithm = REFERENCES[algorithm]
+        self._apart = algorithm not in NUMBER_BY_NUMBER
         self._hyper = OptimizerSpec(dtype=numerics.updated, lr=spec.lr)
         self._states: list[dict[str, torch.Tensor]] = [{} for _ in self._learned]
         self._masks = _masks(spec, device)
@@ -60,28 +71,33 @@ class PlainStep:
         import torch
 
         with torch.enable_grad():
-            loss = self._differentiate(inputs)
-        gradients = [weight.grad.to(kept.dtype) / self._scale for weight, kept in zip(self._learned, self._kept, strict=True)]
+            losses = self._differentiate(inputs)
+        gradients = _joined([weight.grad for weight in self._learned]).to(self._kept.dtype)
         for weight in self._learned:
             weight.grad = None
-        norm = float(sum(gradient.double().square().sum() for gradient in gradients) ** 0.5)
+        if self._scale != 1.0:
+            gradients = gradients / self._scale
+        squares = gradients.double().square().split(self._sizes)
+        # All that the host needs to know of a step, read at once: each reading waits for the device.
+        told = torch.stack([*(square.sum() for square in squares), *(loss.double() for loss in losses)]).tolist()
+        norm = math.sqrt(_added(told[: len(squares)]))
+        loss = _added([one / self._spec.accumulation for one in told[len(squares) :]])
         if self._numerics.scaling == "dynamic" and not norm < float("inf"):
             self._scale /= 2.0
             return loss
         if self._spec.clip_norm:
-            shorter = min(1.0, self._spec.clip_norm / (norm + 1e-6))
-            gradients = [gradient * shorter for gradient in gradients]
+            gradients = gradients * min(1.0, self._spec.clip_norm / (norm + 1e-6))
         self._steps += 1
         with torch.no_grad():
-            for index, (weight, gradient, states) in enumerate(zip(self._learned, gradients, self._states, strict=True)):
-                self._kept[index] = self._algorithm(self._hyper, self._steps, self._kept[index], gradient, states)
-                weight.copy_(self._kept[index])
+            self._kept = self._updated(gradients)
+            torch._foreach_copy_(self._learned, self._parts(self._kept))
         return loss
 
-    def _differentiate(self, inputs: Mapping[str, torch.Tensor]) -> float:
+    def _differentiate(self, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        """Leaves the scaled gradients in the weights; returns the loss of each micro-batch."""
         import torch
 
-        spec, total = self._spec, 0.0
+        spec, losses = self._spec, []
         compute = torch_dtype(self._numerics.compute)
         for index in range(spec.accumulation):
             rows = slice(index * spec.batch, (index + 1) * spec.batch)
@@ -92,8 +108,34 @@ class PlainStep:
                 ).logits
             loss = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
             (loss / spec.accumulation * spec.loss_weight * self._scale).backward()
-            total += float(loss.detach()) / spec.accumulation
-        return total
+            losses.append(loss.detach())
+        return losses
+
+    def _updated(self, gradients: torch.Tensor) -> torch.Tensor:
+        """All weights after one update, joined as the gradients are."""
+        if not self._apart:
+            return self._algorithm(self._hyper, self._steps, self._kept, gradients, self._states[0])
+        parts = zip(self._parts(self._kept), self._parts(gradients), self._states, strict=True)
+        return _joined([self._algorithm(self._hyper, self._steps, *part) for part in parts])
+
+    def _parts(self, joined: torch.Tensor) -> list[torch.Tensor]:
+        """Views of it in the shapes of the weights."""
+        return [part.view(shape) for part, shape in zip(joined.split(self._sizes), self._shapes, strict=True)]
+
+
+def _joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A new tensor of one dimension with all their numbers."""
+    import torch
+
+    return torch.cat([tensor.flatten() for tensor in tensors])
+
+
+def _added(numbers: Sequence[float]) -> float:
+    """Rounded after each addition, as a device adds; `sum` carries the rest along from Python 3.12 on."""
+    total = 0.0
+    for number in numbers:
+        total += number
+    return total
 
 
 def _masks(spec: TrainStepSpec, device: torch.device) -> Any:
