@@ -30,19 +30,18 @@ def show(prediction: Prediction, host: Host) -> None:
     """Nothing where all lies on the GPU and nobody asks."""
     if prediction.host_bytes:
         say(
-            f"host memory for this GPU {prediction.host_bytes / GIB:.2f} GiB, {prediction.pinned_bytes / GIB:.2f} of it page-locked"
+            f"host memory for this GPU {prediction.host_bytes / GIB:.2f} GiB, {prediction.pinned_bytes / GIB:.2f} GiB of it page-locked"
         )
     if prediction.disk_bytes:
-        say(f"on disk for this GPU {prediction.disk_bytes / GIB:.2f} GiB")
+        of_host = "" if host.gpus == 1 else f", for {host.gpus} such GPUs {host.gpus * prediction.disk_bytes / GIB:.2f} GiB"
+        say(f"on disk for this GPU {prediction.disk_bytes / GIB:.2f} GiB{of_host}")
     if not prediction.away and host.memory_bytes is None:
         return
-    who, process = ("the host", "the process") if host.gpus == 1 else (f"a host of {host.gpus} such GPUs", "each process")
     needed = host_needed_bytes(prediction.host_bytes, host.gpus)
-    told = f"{who} needs {needed / GIB:.1f} GiB of memory, some {PROCESS_BYTES / GIB:g} of them for {process} itself"
-    told += f", and {host.gpus * prediction.disk_bytes / GIB:.1f} GiB of disk" if prediction.disk_bytes else ""
+    who, process = ("the host", "the process") if host.gpus == 1 else (f"a host of {host.gpus} such GPUs", "each process")
+    say(f"{who} needs {needed / GIB:.1f} GiB of memory, some {PROCESS_BYTES / GIB:g} GiB of it for {process} itself")
     if host.memory_bytes is not None:
-        told += f": the memory {'fits into' if needed <= host.memory_bytes else 'is more than'} {host.memory_bytes / GIB:.1f} GiB"
-    say(told)
+        say(f"which {'fits into' if needed <= host.memory_bytes else 'is more than'} the host's {host.memory_bytes / GIB:.1f} GiB")
 
 
 def terms(prediction: Prediction) -> list[tuple[str, str, str, str, str]]:

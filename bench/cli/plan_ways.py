@@ -45,7 +45,7 @@ def show(ways: Sequence[Choice], memory: int, host: Host, database: str) -> None
     offloaded, on_disk = any(way.host_bytes for way in ways), any(way.disk_bytes for way in ways)
     say()
     into = f"{memory / GIB:.1f} GiB ({SET_ASIDE})"
-    into += "" if host.memory_bytes is None else f" and a host's {host.memory_bytes / GIB:.1f}"
+    into += "" if host.memory_bytes is None else f" and the host's {host.memory_bytes / GIB:.1f} GiB"
     if any(way.fits for way in ways):
         say(paragraph(f"what fits into {into}, by expected cost", room))
     else:

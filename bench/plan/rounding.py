@@ -15,8 +15,8 @@ MARGIN = 0.05
 
 
 PROCESS_BYTES = 2**31
-"""Python's, torch's, CUDA's and NCCL's own of the host's memory, for each GPU: no formula has it. Rows of H200s that moved nothing there, of
-trials that did not trace their memory, have 1.3 to 2.1 GiB."""
+"""Python's, torch's, CUDA's and NCCL's own of the host's memory, for each GPU: no formula has it. Rows of H200s that moved nothing there
+have 1.3 to 2.1 GiB, where the trial did not trace its memory."""
 
 
 def slack_bytes(size: int) -> int:

@@ -227,9 +227,9 @@ ON_THE_HOST = ("plan", "--model", "llama-3-8b", "--seq-len", "2048", "--precisio
 
 def test_what_lies_on_the_host_is_told_for_a_gpu_and_for_those_that_share_it(bench: Bench) -> None:
     said = bench(*ON_THE_HOST, "--world-size", 8, "--host-memory", "160GiB")
-    assert "host memory for this GPU 21.28 GiB, 10.06 of it page-locked" in said.out
-    assert "a host of 8 such GPUs needs 186.2 GiB of memory, some 2 of them for each process itself" in said.out
-    assert "the memory is more than 160.0 GiB" in said.out
+    assert "host memory for this GPU 21.28 GiB, 10.06 GiB of it page-locked" in said.out
+    assert "a host of 8 such GPUs needs 186.2 GiB of memory, some 2 GiB of it for each process itself" in said.out
+    assert "which is more than the host's 160.0 GiB" in said.out
     told = json.loads(bench(*ON_THE_HOST, "--world-size", 8, "--host-memory", "200GiB", "--gpus-per-host", 4, "--json").out)
     assert told["host_bytes"] == sum(kept["size_bytes"] for kept in told["away"])
     assert told["host"]["gpus"] == 4

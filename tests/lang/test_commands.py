@@ -47,6 +47,16 @@ def test_a_plan_has_the_same_numbers_in_chinese_and_no_line_of_it_stays_english(
     assert len(starts) == 1  # the last column begins in one place, though characters are twice as wide
 
 
+@pytest.mark.parametrize(("offload", "gpus"), [("parameters", 8), ("optimizer_nvme", 1)])
+def test_what_lies_off_the_gpu_is_said_in_chinese_too(offload: str, gpus: int) -> None:
+    words = ("plan", "--seq-len", "2048", "--precision", "bf16_master", "--attention", "sdpa_flash", "--checkpointing", "full",
+             "--sharding", "zero3", "--optimizer", "adamw_cpu_deepspeed", "--offload", offload, "--world-size", gpus,
+             "--gpu", "h200", "--host-memory", "100GB")  # fmt: skip
+    said = bench(*words, "--lang", "zh-TW")
+    lines = [line for line in (said.stdout + said.stderr).splitlines() if not re.match(r"\d+ ", line)]
+    assert all(HAN.search(line) for line in lines if line), [line for line in lines if line and not HAN.search(line)]
+
+
 def test_all_that_a_plan_explains_is_explained_in_chinese() -> None:
     for line in bench("plan", "--explain", "--lang", "zh-TW").stdout.splitlines():
         assert HAN.search(line) or not re.search("[a-z]{4}", line), line
