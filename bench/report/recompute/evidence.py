@@ -18,6 +18,7 @@ from bench.report.numbers.findings import numerics_of
 from bench.report.numbers.formats import COUNTED_FOR_ALL, MULTIPLIES_IN, UNKNOWN, multiplied_in
 from bench.report.numbers.summary import TOLERANCE_WORDS
 from bench.report.numbers.units import shorten
+from bench.report.trust.agreement import GRADIENTS_OF, SEED, seed_of
 from bench.report.trust.doubts import FEWEST_ON_ONE_SM, FLAGS, SCALES, SEEN_OFTEN
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def told_conditions(result: Result) -> dict[str, Json]:
         told[PREDICTED] = _prediction(stored(given))
     told |= {name: given[name] for name in (*SHARED, SCALES) if isinstance(given.get(name), str)}
     told |= numerics_of(result)
+    if isinstance(step := given.get(GRADIENTS_OF), int) and (seed := seed_of(result)) is not None:
+        told |= {GRADIENTS_OF: step, SEED: seed}
     if _tolerated(result.checks) and result.case.workload != COUNTED_FOR_ALL:
         told[MULTIPLIES_IN] = multiplied_in(result.case, [result]) or UNKNOWN
     if isinstance(processes := given.get(BUSY), list):

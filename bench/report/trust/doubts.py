@@ -15,6 +15,7 @@ from bench.report.numbers import units
 from bench.report.numbers.rates import CLOCK_WANDERED_CYCLES, CLOCK_WANDERED_TIME, clock_wandered
 from bench.report.numbers.samples import taken
 from bench.report.numbers.summary import TIME, CaseSummary, Reach, gpu_of
+from bench.report.trust.agreement import APART, gradients_apart
 from bench.report.trust.surroundings import machine
 
 FEW_TRIALS = 3
@@ -258,6 +259,14 @@ def doubts(run: Run, cases: Sequence[CaseSummary], reach: Reach | None = None) -
     if short:
         found.append(Doubt(short, f"of {len(trials)} timed trials hold fewer than {FEW_SAMPLES} samples"))
     found += _flags(trials)
+    if (apart := gradients_apart(timed)) is not None:
+        found.append(
+            Doubt(
+                apart.trials,
+                f"of {apart.of} training trials have gradients at the first update that are more than {units.percent(APART)} from those of"
+                f" the other arms in the same dtypes (furthest: {apart.label}, {units.percent(apart.share)})",
+            )
+        )
     unproved = sum(case.proof is None or case.proof.verdict != "proved" for case in timed)
     if unproved:
         found.append(Doubt(unproved, f"of {len(timed)} timed cases have no proof that the requested code ran"))
