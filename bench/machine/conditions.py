@@ -199,7 +199,9 @@ class ConditionsSampler:
             facts["cpu_stolen_share"] = stolen / every
         if self._device.uuid is not None:
             facts["gpu_uuid"] = self._device.uuid
-        names = {pid: scrub(process.name) for pid, process in {**self._first_processes, **now}.items()} if host_pids() else {}
+        names = {}
+        if self._gpus and host_pids():
+            names = {pid: scrub(process.name) for pid, process in {**self._first_processes, **now}.items()}
         told: dict[str, dict[str, Any]] = {}
         for device, gpu, own in self._gpus:
             gpu.look_at_processes(mine, first=False)

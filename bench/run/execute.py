@@ -1,4 +1,7 @@
-"""The only door to the worker: runs a plan, and commits every trial's row before the next one starts."""
+"""The only door to the worker: runs a plan, and commits every trial's row before the next one takes the device.
+
+A row is made and stored while the next trial of its block is forked and imports: see `once_begun` in supervisor.py.
+"""
 
 from __future__ import annotations
 
@@ -223,6 +226,8 @@ class _Execution:
         self._label = label_of(suite.to_data())
         self._canaries = {case.key for case in plan.cases if is_canary(case, suite.workload)}
         self._rows: list[Result] = []
+        self._not_stored: Callable[[], None] | None = None
+        """Makes and commits the row of the trial before."""
         self._ok = 0
         self._answered = False
         """Whether this call has measured a trial that answers the suite's question."""
@@ -297,11 +302,12 @@ class _Execution:
                 at_least = "at least " if self._plan.searching else ""
                 self._tell(f"the budget is spent; {at_least}{left} trials are left")
                 return RunState.BUDGET
-            for trial in block:
-                result = None if self._stop() else self._trial(trial)
-                if result is None:
-                    return RunState.INTERRUPTED
-                self._commit(result)
+            try:
+                for trial in block:
+                    if self._stop() or not self._trial(trial):
+                        return RunState.INTERRUPTED
+            finally:
+                self._store_row()
             self._worker.leave(trial.case for trial in block)
             for subject, found in self._turns.ended(block):
                 self._tell(f"{self._label(subject)}: {found}")
@@ -314,7 +320,8 @@ class _Execution:
         # The first block that answers anything always runs: a budget below its length would otherwise never measure it.
         return not first and spent_s + self._plan.seconds(block) * self._pace > self._options.budget_s
 
-    def _trial(self, trial: Trial) -> Result | None:
+    def _trial(self, trial: Trial) -> bool:
+        """Measures it; False where we were asked to stop. Stores the row of the trial before, and leaves its own to `_store_row`."""
         seed = trial_seed(self._plan.seed, trial)
         started_at = utc_now()
         foretold = foretold_of(trial.case)  # before the trial: one that knew its outcome would be none
@@ -322,9 +329,11 @@ class _Execution:
         if refusal is not None:
             measured: Measured | None = Measured(Answer(refusal, None, ()), None, {}, "", 0.0)
         else:
-            measured = unthrottled(lambda: self._worker.measure(trial, self._plan.protocol, seed), self._pause)
+            protocol = self._plan.protocol
+            measured = unthrottled(lambda: self._worker.measure(trial, protocol, seed, self._store_row), self._pause)
+        self._store_row()
         if measured is None:
-            return None
+            return False
         reply = measured.answer.reply
         if reply.status is Status.OK and (reason := self._above_data_sheet(trial.case, reply)) is not None:
             measured = invalid(measured, reason)
@@ -333,8 +342,21 @@ class _Execution:
         if refusal is None and reply.status in SETTLES:
             reason = f"as trial {trial.index} of this case found: {reply.reason}"
             self._settled[trial.case.key] = Reply(reply.status, reason, error_type=reply.error_type, phase=PREFLIGHT)
-        variables = self._worker.variables(trial)
-        return self._row_maker.row(trial, measured, seed=seed, started_at=started_at, variables=variables, foretold=foretold)
+        found = measured
+
+        def store() -> None:
+            variables = self._worker.variables(trial)
+            row = self._row_maker.row(trial, found, seed=seed, started_at=started_at, variables=variables, foretold=foretold)
+            self._commit(row, found.directory)
+
+        self._not_stored = store
+        return True
+
+    def _store_row(self) -> None:
+        """Commits the row of the trial before, if that has not been done. Whatever comes of it, it is not tried twice."""
+        store, self._not_stored = self._not_stored, None
+        if store is not None:
+            store()
 
     def _above_data_sheet(self, case: Case, reply: Reply) -> str | None:
         implementations = [self._catalogue.implementation(slot, name) for slot, name in case.subject.items()]
@@ -350,12 +372,14 @@ class _Execution:
             time.sleep(0.1)
         return True
 
-    def _commit(self, result: Result) -> None:
+    def _commit(self, result: Result, directory: Path | None) -> None:
+        """Stores a row, and removes the `directory` of its trial."""
         try:
             added = self._store.add_result(result)
         except StoreError as error:
-            raise StoreError(self._rescue(result, error)) from error
-        self._worker.tidy()
+            raise StoreError(self._rescue(result, directory or self._folder.path, error)) from error
+        if directory is not None:
+            self._worker.tidy(directory)
         if not added:
             raise HarnessError(f"the trial of {describe(result)} has a row already, though this process alone holds the device")
         self._rows.append(result)
@@ -368,13 +392,12 @@ class _Execution:
             self._answered = self._answered or not canary
         self._tell(describe(result, self._shown_axes, self._label(result.case.subject)), result)
 
-    def _rescue(self, result: Result, error: StoreError) -> str:
+    def _rescue(self, result: Result, directory: Path, error: StoreError) -> str:
         """Keeps the row that the database did not take; says where it is and how to go on."""
         self._keep_folder = True
-        kept = f"The files of the trial that could not be stored are kept in {self._worker.directory}."
+        kept = f"The files of the trial that could not be stored are kept in {directory}."
         try:
-            self._worker.directory.mkdir(exist_ok=True)
-            (self._worker.directory / "result.json").write_text(json.dumps(dump(result)))
+            (directory / "result.json").write_text(json.dumps(dump(result)))
         except OSError as second:
             kept = f"The trial that could not be stored will be measured again ({second})."
         return f"{error}\n{kept}\n{self._how_to_go_on()}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +18,8 @@ from bench.run.traces import LOG_LIMIT_BYTES, failed_ranks, gone_ranks, log_byte
 _LOOK_EVERY_S = 0.1
 _GRACE_S = 1.0
 """Between TERM and KILL: time for a launcher to end its ranks."""
+GATE_FILE = "gate"
+"""In a trial's directory, locked until the trial may take its device: it is forked, and imports, while we still store another's row."""
 RANK_GRACE_S = 5.0
 """For the other ranks once one has failed, to come to an answer of their own: over NCCL they would wait for it without an end."""
 
@@ -52,17 +57,26 @@ def watch(
     timeout_s: float,
     stop: Callable[[], bool],
     variables: Mapping[str, str] | None = None,
+    once_begun: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Starts the trial of `directory` and returns when nothing of it lives. `stop` is asked ten times a second.
 
-    `variables` join the environment of this trial alone.
+    `variables` join the environment of this trial alone. `once_begun` is called when its process has been forked; the trial does not
+    take its device before that has returned, and its time-out does not hold what that takes.
 
-    Raises ServerDied where the server ends meanwhile; all processes of the trial are ended then, too.
+    Raises ServerDied where the server ends meanwhile; all processes of the trial are ended then, too. What `once_begun` raises goes
+    through, and leaves the trial to whoever closes the server.
     """
     kills_before = oom_kills()
     requested = time.monotonic()
-    server.begin(directory, world_size, variables)
-    requested += server.prepared_s  # is neither in the trial's time-out nor among its costs
+    with _gate(directory):
+        server.begin(directory, world_size, variables)
+        requested += server.prepared_s  # is neither in the trial's time-out nor among its costs
+        begun = time.monotonic()
+        once_begun()
+        timeout_s += time.monotonic() - begun
+        if stop():  # since we looked last: a short trial would be over before we look again
+            return Outcome(End.INTERRUPT, server.end_trial(_GRACE_S), requested, time.monotonic())
     end = End.BY_ITSELF
     rank_failed: float | None = None
     gone: tuple[int, ...] = ()
@@ -90,3 +104,14 @@ def watch(
             break
     ended = time.monotonic()
     return Outcome(end, ended_as, requested, ended, oom_killed=oom_kills() > kills_before, gone=gone)
+
+
+@contextlib.contextmanager
+def _gate(directory: Path) -> Iterator[None]:
+    """Keeps the gate of a trial closed. It opens, too, where this process dies."""
+    file = os.open(directory / GATE_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.errors import HarnessError
 from bench.machine import scrub
+from bench.machine.secrets import looks_secret
 from bench.metrics import METRICS
 from bench.records import Json, Measurement, Reply, Status, load
 
@@ -53,7 +55,9 @@ def read_reply(directory: Path, rank: int | None = None) -> Reply | None:
     """The reply, or None where the trial died before it. Raises HarnessError on one that does not fit the record."""
     path = directory / ("reply.json" if rank is None else f"reply.{rank}.json")
     try:
-        return load(Reply, _clean_strings(json.loads(path.read_bytes())))
+        # What is secret is looked for once: a reply has hundreds of texts, and a trial waits for ours.
+        secrets = {name: value for name, value in os.environ.items() if looks_secret(name)}
+        return load(Reply, _clean_strings(json.loads(path.read_bytes()), secrets, {}))
     except FileNotFoundError:
         return None
     except ValueError as error:
@@ -88,14 +92,23 @@ def _let_go_of(path: Path) -> bool:
     return True
 
 
-def _clean_strings(data: Json) -> Json:
-    """Every text in it fit to be stored: messages of libraries may hold a secret, a NUL, or half a character."""
+def _clean_strings(data: Json, secrets: Mapping[str, str], known: dict[str, str]) -> Json:
+    """Every text in it fit to be stored: messages of libraries may hold a secret, a NUL, or half a character.
+
+    `known` keeps what was cleaned already: most texts are names that come again and again.
+    """
+
+    def clean(text: str) -> str:
+        if text not in known:
+            known[text] = _clean(text.encode(errors="replace"), secrets)
+        return known[text]
+
     if isinstance(data, str):
-        return _clean(data.encode(errors="replace"))
+        return clean(data)
     if isinstance(data, list):
-        return [_clean_strings(item) for item in data]
+        return [_clean_strings(item, secrets, known) if isinstance(item, str | list | dict) else item for item in data]
     if isinstance(data, dict):
-        return {_clean(key.encode(errors="replace")): _clean_strings(value) for key, value in data.items()}
+        return {clean(key): _clean_strings(value, secrets, known) for key, value in data.items()}
     return data
 
 
@@ -156,8 +169,8 @@ def _ends(path: Path, shares: int) -> str:
     return f"{_clean(head)}\n[... {cut} bytes left out ...]\n{_clean(tail)}"
 
 
-def _clean(data: bytes) -> str:
-    return scrub(data.decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}"))
+def _clean(data: bytes, secrets: Mapping[str, str] | None = None) -> str:
+    return scrub(data.decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}"), variables=secrets)
 
 
 def spans(phases: Sequence[Phase], ended: float) -> dict[str, float]:

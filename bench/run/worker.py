@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -40,6 +41,8 @@ class Measured:
     conditions: Mapping[str, Json]
     log: str
     duration_s: float
+    directory: Path | None = None
+    """Where its files lie until `Worker.tidy`; None where there are none."""
 
 
 def import_environment(trial: Trial) -> dict[str, str]:
@@ -74,6 +77,8 @@ class Worker:
         self._compiled: set[str] = set()
         self._verified: set[str] = set()
         self._count = 0
+        self._kept = False
+        """Whether the answer of the latest trial becomes a row."""
 
     @property
     def directory(self) -> Path:
@@ -134,8 +139,13 @@ class Worker:
         except OSError as error:
             raise self._no_room(error) from error
 
-    def measure(self, trial: Trial, protocol: Protocol, seed: int) -> Measured | None:
+    def measure(
+        self, trial: Trial, protocol: Protocol, seed: int, once_begun: Callable[[], None] = lambda: None
+    ) -> Measured | None:
         """The trial's answer, or None where we were asked to stop.
+
+        `once_begun` is called while the trial is forked and imports, before it takes its device; not where it does not come so far.
+        What it raises goes through, and the trial in progress ends with the server.
 
         Raises HarnessError where our own code failed, FolderError where the temporary folder takes no more.
 
@@ -155,7 +165,13 @@ class Worker:
                 server = self.start(trial)
                 if server is None:
                     return None
-                with sampler:
+                with contextlib.ExitStack() as sampling:
+
+                    def begin(sampling: contextlib.ExitStack = sampling, sampler: ConditionsSampler = sampler) -> None:
+                        # At once: who computes on the GPU now is surely no part of this trial.
+                        sampling.enter_context(sampler)
+                        once_begun()
+
                     outcome = watch(
                         server,
                         directory,
@@ -163,6 +179,7 @@ class Worker:
                         timeout_s=protocol.timeout_s,
                         stop=self._stop,
                         variables=cache_variables(self._caches(trial)),
+                        once_begun=begin,
                     )
                 if outcome.end is End.INTERRUPT:
                     return None
@@ -185,15 +202,17 @@ class Worker:
             conditions = dict(sampler.summary())
             if outcome.ended_as.survivors:
                 conditions["survivors"] = list(outcome.ended_as.survivors)
-            return Measured(answer, outcome, conditions, stored_log(directory), outcome.ended - outcome.requested)
+            return Measured(answer, outcome, conditions, stored_log(directory), outcome.ended - outcome.requested, directory)
         reply = Reply(Status.CRASHED, f"{trouble}; so it was the second time")
-        return Measured(Answer(reply, None, ()), None, {}, stored_log(directory), 0.0)
+        return Measured(Answer(reply, None, ()), None, {}, stored_log(directory), 0.0, directory)
 
     def keep(self, trial: Trial, reply: Reply) -> None:
         """Says that this answer becomes the trial's row. Only then is its case verified, and its cold compile time known.
 
-        A trial that is thrown away (clocks held back) takes its checks and its compile time along: the next one gives them again.
+        A trial that is thrown away (clocks held back) takes its checks and its compile time along: the next one gives them again. Its
+        directory makes room for the next one's; that of one that is kept stays until `tidy`.
         """
+        self._kept = True
         if reply.status is not Status.OK:
             return
         self._verified.add(trial.case.key)
@@ -205,9 +224,9 @@ class Worker:
         for case in cases:
             shutil.rmtree(self._folder / "caches" / _cache_name(case), ignore_errors=True)
 
-    def tidy(self) -> None:
-        """Removes what the latest trial left on disk."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+    def tidy(self, directory: Path | None = None) -> None:
+        """Removes what a trial left on disk: the latest, unless another's directory is given."""
+        shutil.rmtree(directory or self.directory, ignore_errors=True)
 
     def close(self) -> None:
         """Ends the server, and with it all that may still live below it."""
@@ -223,7 +242,9 @@ class Worker:
     def _prepare(self, trial: Trial, protocol: Protocol, seed: int) -> Path:
         """The directory of the trial, with its request. What an attempt before it left is removed."""
         try:
-            self.tidy()
+            if not self._kept:
+                self.tidy()
+            self._kept = False
             self._count += 1
             self.directory.mkdir()
             (self.directory / "request.json").write_text(json.dumps(dump(self._request(trial, protocol, seed))))

@@ -66,6 +66,17 @@ class DeviceSide(Protocol):
         """Facts about the device and its libraries that join the environment: the same for all dtypes."""
 
 
+def load_driver(case: Case) -> None:
+    """Does what a device's driver needs a tenth of a second for, and that does not take the device: nobody sees this process there.
+
+    What is wrong with the driver is for `initialise` to tell.
+    """
+    if case.device == "cuda":
+        from bench.worker import device_cuda
+
+        device_cuda.load_driver()
+
+
 def open_device(request: Request) -> DeviceSide:
     """The device of the request's case; nothing is initialised yet. Of several ranks each has the GPU of its own number.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 
@@ -22,6 +24,14 @@ from bench.worker.timing_graph import GraphTimer
 from bench.worker.timing_host import HostTimer
 
 
+def load_driver() -> None:
+    """cuInit, which makes no context."""
+    # Torch says so when it starts CUDA, where the driver would load all kernels at once; from here on it is too late to say.
+    os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")
+    with suppress(OSError):  # no driver
+        ctypes.CDLL("libcuda.so.1").cuInit(0)
+
+
 class CudaSide:
     """Implements `DeviceSide` for `cuda:index`."""
 
@@ -35,8 +45,11 @@ class CudaSide:
 
     def initialise(self) -> None:
         set_precision(self._dtype, "cuda")
-        if not torch.cuda.is_available():
-            raise Unavailable("torch does not see a CUDA device")
+        # Not asked beforehand whether there is one: that would open NVML in every trial.
+        try:
+            torch.cuda.init()
+        except (RuntimeError, AssertionError) as error:
+            raise Unavailable(f"torch does not see a CUDA device: {error}") from error
         torch.cuda.set_device(self._index)
         if self._locked_uuid is not None:
             require_same(self._locked_uuid, str(torch.cuda.get_device_properties(self._index).uuid), self.torch_device)

@@ -15,6 +15,7 @@ A probe (`Protocol.probe`) asks only whether a case fits, where a call may take 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -49,7 +50,7 @@ from bench.worker.attribution_trace import explain_peak
 from bench.worker.branch import IMPORTED, NOT_SHARED
 from bench.worker.communication import communication
 from bench.worker.compiles import compile_state
-from bench.worker.device import DeviceSide, WrongDeviceError, open_device
+from bench.worker.device import DeviceSide, WrongDeviceError, load_driver, open_device
 from bench.worker.phase_peaks import phase_peaks
 from bench.worker.phase_times import phase_times
 from bench.worker.phases import PhaseLog
@@ -58,6 +59,9 @@ from bench.worker.refusals import DisagreesError, classify, first_line, out_of_m
 from bench.worker.step import Step, Tensors
 from bench.worker.subject import ImportClock, Subject, load_subject
 from bench.worker.team import Alone, Team
+
+GATE_FILE = "gate"
+"""Of a trial's directory. The parent holds it locked until the trial may take its device (run/supervisor.py)."""
 
 
 @dataclass(slots=True)
@@ -89,17 +93,29 @@ def run_trial(directory: Path, team: Team | None = None) -> None:
     request = load_json(Request, (directory / "request.json").read_bytes())
     findings = Findings(runtime=_runtime())
     phases.enter("handover")
-    reply = _answer(request, phases, findings, team)
+    reply = _answer(request, phases, findings, team, lambda: _await_turn(directory / GATE_FILE))
     _write(directory / f"reply{suffix}.json", reply)
     phases.enter("replied")
     phases.close()
 
 
-def _answer(request: Request, phases: PhaseLog, findings: Findings, team: Team) -> Reply:
+def _await_turn(gate: Path) -> None:
+    """Returns once the parent lets this trial take its device, or is gone; at once where it keeps no gate."""
+    try:
+        file = os.open(gate, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH)
+    finally:
+        os.close(file)
+
+
+def _answer(request: Request, phases: PhaseLog, findings: Findings, team: Team, await_turn: Callable[[], None]) -> Reply:
     outcome: dict[str, Any]
     try:
         with torch.set_grad_enabled(request.case.pass_.differentiates):
-            _measure(request, phases, findings, team)
+            _measure(request, phases, findings, team, await_turn)
         outcome = {"status": Status.OK, "measurements": tuple(findings.measurements)}
     except WrongDeviceError:
         raise  # ours: nothing that this run measures would be what it says
@@ -125,7 +141,7 @@ def _answer(request: Request, phases: PhaseLog, findings: Findings, team: Team) 
     )
 
 
-def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team) -> None:
+def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team, await_turn: Callable[[], None]) -> None:
     case, protocol = request.case, request.protocol
     imports = findings.imports
     device = open_device(request)
@@ -140,6 +156,8 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team)
     workload = subject.workload
     spec = workload.spec(case)
     findings.cost = workload.cost(spec, case.pass_)
+    load_driver(case)
+    await_turn()
 
     phases.enter("device_init")
     device.initialise()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from bench.records import RunState, Status, dump
 from bench.run import Progress, rerun, resume
 from bench.run.locks import device_lock
 from bench.run.resume import _go_on
+from bench.run.worker import Measured, Worker
 from bench.store import Store
 from tests.run.laboratory import QUICK, Laboratory, command_line, marked
 
@@ -93,6 +95,43 @@ def test_rows_are_stored_one_by_one_as_the_summary_and_the_progress_say(tmp_path
             assert row.status is Status.UNSUPPORTED
             assert row.reason == "flash_attn2 runs on cuda, not on cpu"
     assert len({row.environment.soft_hash for row in rows if row.status is Status.OK}) == 1
+
+
+def test_a_row_is_stored_while_the_next_trial_is_forked_and_before_that_takes_its_device(
+    tmp_path: Path, own_temporary_folder: Path
+) -> None:
+    reached: list[list[str]] = []
+
+    def progress(said: Progress) -> None:
+        if said.done == 2:
+            return  # the last of its block: no trial follows
+        time.sleep(0.5)
+        (phases,) = own_temporary_folder.glob("stepbench-*/trial-*2/phases.jsonl")
+        reached.append([json.loads(line)["phase"] for line in phases.read_text().splitlines()])
+
+    summary = Laboratory(tmp_path, ["eager"], protocol=_TWO).run(progress=progress)
+    assert reached == [["started", "handover", "import"]]
+    assert summary.counts == {Status.OK: 2}
+
+
+def test_a_row_is_stored_whatever_becomes_of_the_next_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    laboratory = Laboratory(tmp_path, ["eager"], protocol=_TWO)
+    measure = Worker.measure
+    calls: list[int] = []
+
+    def quit_at_the_second(self: Worker, *arguments: Any) -> Measured | None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt  # a second Ctrl-C
+        return measure(self, *arguments)
+
+    monkeypatch.setattr(Worker, "measure", quit_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        laboratory.run()
+    with Store.open(laboratory.database) as store:
+        (run,) = store.runs()
+        assert [row.status for row in store.results([run.id])] == [Status.OK]
+        assert len(resume(run.id, store).results) == 1
 
 
 def test_a_trial_thrown_away_for_heat_leaves_checks_proof_and_cold_compile_time_to_the_one_that_is_kept(

@@ -1,9 +1,11 @@
-"""What a trial is charged for: imports that the server makes for it and later ones alike are no time of its own."""
+"""What a trial is charged for, and when it may take its device: not before what is left of its forerunner is done."""
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 from bench.records import Reply, Status, canonical_json, dump
 from bench.run.forkserver import Ended
-from bench.run.supervisor import End, watch
+from bench.run.supervisor import GATE_FILE, End, watch
 from bench.run.traces import gone_ranks
 
 
@@ -89,3 +91,61 @@ def test_imports_for_later_trials_are_neither_in_the_time_out_of_a_trial_nor_in_
     outcome = watch(Preparing(), tmp_path, world_size=1, timeout_s=0.0, stop=lambda: False)  # type: ignore[arg-type]
     assert outcome.end is End.BY_ITSELF
     assert outcome.ended < outcome.requested  # it only said that a minute had gone by
+
+
+def is_open(directory: Path) -> bool:
+    """Whether the gate of a trial lets it take its device."""
+    with (directory / GATE_FILE).open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+class Gated(Preparing):
+    """A server that sees whether the gate was closed when it forked."""
+
+    prepared_s = 0.0
+
+    def begin(self, directory: Path, *_: Any) -> int:
+        assert not is_open(directory)
+        return 1
+
+
+def test_the_gate_of_a_trial_opens_once_what_was_left_to_do_is_done_which_is_not_in_its_time_out(tmp_path: Path) -> None:
+    seen: list[bool] = []
+
+    def once_begun() -> None:
+        time.sleep(0.3)
+        seen.append(is_open(tmp_path))
+
+    outcome = watch(Gated(), tmp_path, world_size=1, timeout_s=0.2, stop=lambda: False, once_begun=once_begun)  # type: ignore[arg-type]
+    assert seen == [False]
+    assert is_open(tmp_path)
+    assert outcome.end is End.BY_ITSELF
+
+
+def test_a_trial_behind_its_gate_is_ended_where_we_were_asked_to_stop_meanwhile(tmp_path: Path) -> None:
+    server, asked = Ranks(), []
+    outcome = watch(
+        server,  # type: ignore[arg-type]
+        tmp_path,
+        world_size=1,
+        timeout_s=30.0,
+        stop=lambda: bool(asked),
+        once_begun=lambda: asked.append(1),
+    )
+    assert outcome.end is End.INTERRUPT
+    assert server.ended
+
+
+def test_a_gate_opens_where_what_was_left_to_do_fails(tmp_path: Path) -> None:
+    """Whoever closes the server ends the trial; one that waited for a dead parent would be one too many."""
+
+    def once_begun() -> None:
+        raise KeyError("the row")
+
+    with pytest.raises(KeyError, match="the row"):
+        watch(Ranks(), tmp_path, world_size=1, timeout_s=30.0, stop=lambda: False, once_begun=once_begun)  # type: ignore[arg-type]
+    assert is_open(tmp_path)

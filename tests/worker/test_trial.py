@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import resource
+import threading
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from bench.declare import Workload
 from bench.errors import HarnessError
@@ -19,7 +23,7 @@ from bench.worker.device_cuda import require_same
 from bench.worker.launch import LAUNCH_FILE
 from bench.worker.phases import PHASES
 from bench.worker.team import Alone
-from bench.worker.trial import run_trial
+from bench.worker.trial import GATE_FILE, run_trial
 from tests.lending import Lender
 from tests.worker.trials import answer, attention, only, plugin, rms_norm
 
@@ -321,6 +325,28 @@ def test_tf32_is_no_dtype_of_a_cpu(tmp_path: Path) -> None:
     reply = answer(tmp_path, attention("eager", dtype="tf32"))
     assert (reply.status, reply.phase) == (Status.UNSUPPORTED, "device_init")
     assert "tf32" in str(reply.reason)
+
+
+def test_a_trial_imports_and_then_waits_at_its_gate_before_it_takes_the_device(tmp_path: Path) -> None:
+    replies = []
+    trial = threading.Thread(target=lambda: replies.append(answer(tmp_path, attention("eager"))))
+    with (tmp_path / GATE_FILE).open("w") as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        trial.start()
+        while not (tmp_path / "phases.jsonl").exists() or "import" not in phases(tmp_path):
+            time.sleep(0.01)
+        time.sleep(0.2)
+        assert phases(tmp_path)[-1] == "import"
+    trial.join()
+    assert replies[0].status is Status.OK, replies[0].reason
+
+
+def test_where_there_is_no_gpu_driver_a_trial_says_so(tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    reply = answer(tmp_path, attention("eager", device="cuda", timer="events"))
+    assert (reply.status, reply.phase) == (Status.UNAVAILABLE, "device_init")
+    assert "torch does not see a CUDA device" in str(reply.reason)
 
 
 def test_more_ranks_than_gpus_are_refused_as_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
