@@ -15,6 +15,7 @@ Triton compiles both kernels in the first trial of a run only; see cuda_launch.
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from bench.worker.cuda_launch import Binary, kernels, parameter_types
 MOST_STAMPS = 2 * 20_000
 FIELDS = 3
 LONGEST_WAIT_NS = 2**31 - 1
+_CLOCK_RATE = 13
+"""CU_DEVICE_ATTRIBUTE_CLOCK_RATE, in kHz."""
 
 
 def _compiled() -> list[Binary]:
@@ -73,13 +76,25 @@ class DeviceClock:
 
     def clocks_hz(self, pairs: list[tuple[int, int]]) -> list[float | None]:
         """The SM clock between each pair of stamps; None where the two ran on different SMs. Synchronises."""
-        readings = self._stamps.view(MOST_STAMPS, FIELDS)[: min(self.used, MOST_STAMPS)].cpu().tolist()
+        if not pairs:
+            return []
+        begin = min(map(min, pairs))
+        readings = self._stamps.view(MOST_STAMPS, FIELDS)[begin : min(self.used, MOST_STAMPS)].cpu().tolist()
         clocks: list[float | None] = []
         for first, last in pairs:
-            cycles_a, ns_a, sm_a = readings[first]
-            cycles_b, ns_b, sm_b = readings[last]
+            cycles_a, ns_a, sm_a = readings[first - begin]
+            cycles_b, ns_b, sm_b = readings[last - begin]
             clocks.append((cycles_b - cycles_a) / (ns_b - ns_a) * 1e9 if sm_a == sm_b and ns_b > ns_a else None)
         return clocks
+
+
+def highest_clock_hz(index: int) -> float | None:
+    """What the SMs of `cuda:index` reach where nothing holds them back; None where the driver does not tell."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    device, khz = ctypes.c_int(), ctypes.c_int()
+    asked = driver.cuDeviceGet(ctypes.byref(device), index)
+    asked = asked or driver.cuDeviceGetAttribute(ctypes.byref(khz), _CLOCK_RATE, device)
+    return khz.value * 1e3 if not asked and khz.value > 0 else None
 
 
 def _stream() -> int:

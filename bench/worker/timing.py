@@ -64,10 +64,12 @@ class SampleTimer(Protocol):
 
     batches: bool
     """Whether several calls may share a sample (not when caches are flushed before each)."""
-    least_warmup_s: float
-    """Warm-up lasts at least this long, whatever the windows say: clocks and power need it to settle."""
     warm_within: float
     """Two windows' medians that differ by less, relatively, are the same."""
+
+    @property
+    def least_warmup_s(self) -> float:
+        """Warm-up lasts at least this long, whatever the windows say: clocks and power need it to settle. Asked after each window."""
 
     def now(self) -> float:
         """Monotonic seconds of the host."""

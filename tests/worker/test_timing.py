@@ -154,6 +154,21 @@ def test_a_device_that_needs_time_to_settle_gets_it() -> None:
     assert timer.now() - 100.0 >= 0.5
 
 
+class Unhindered(FakeTimer):
+    """Finds after some samples that there is nothing to settle."""
+
+    @property
+    def least_warmup_s(self) -> float:  # type: ignore[override]
+        return 0.1 if self.taken >= 3 else 0.5
+
+
+def test_a_device_that_turns_out_to_need_no_time_to_settle_gets_less() -> None:
+    timer = Unhindered(constant(0.010))
+    warm = timing.warm_up(timer, Nothing(), 1, Protocol(max_warmup_s=2.0), Alone())
+    assert warm.stable
+    assert 0.1 <= timer.now() - 100.0 < 0.2
+
+
 @pytest.mark.parametrize(
     ("seconds", "calls"), [(1e-3, 1), (50e-6, 1), (49e-6, 2), (10e-6, 8), (1e-9, timing.MOST_CALLS_PER_SAMPLE)]
 )

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-from bench.worker.timing_cuda import BLIND_AFTER, LONGEST_WAIT_S, SHORTEST_WAIT_S, WAIT_FACTOR, Wait
+from bench.worker.cuda_clock import FIELDS, MOST_STAMPS, DeviceClock
+from bench.worker.timing_cuda import (
+    BLIND_AFTER,
+    LONGEST_WAIT_S,
+    SHORTEST_WAIT_S,
+    STEADY_WARMUP_S,
+    UNHINDERED_WARMUP_S,
+    WAIT_FACTOR,
+    Wait,
+    least_warmup_s,
+)
 from bench.worker.timing_graph import too_short
 
 
@@ -77,6 +88,38 @@ def test_one_pause_of_the_host_among_five_samples_is_no_rule() -> None:
     wait.begin_sampling()
     learned(wait, 1, 1e-3, fired=True)
     assert wait.launch_bound
+
+
+HIGHEST_HZ = 1980e6
+
+
+@pytest.mark.parametrize(
+    ("clocks_hz", "seconds"),
+    [
+        ([1965e6] * 16, UNHINDERED_WARMUP_S),
+        ([None, 1980e6, 300e6, 1965e6, 1965e6, 1965e6], UNHINDERED_WARMUP_S),
+        ([1920e6] * 16, STEADY_WARMUP_S),
+        ([1590e6] * 16, STEADY_WARMUP_S),
+        ([1980e6] * 3, STEADY_WARMUP_S),
+        ([None] * 16, STEADY_WARMUP_S),
+        ([], STEADY_WARMUP_S),
+    ],
+)
+def test_a_clock_that_nothing_holds_back_has_nothing_to_settle_and_one_that_is_not_known_has(
+    clocks_hz: list[float | None], seconds: float
+) -> None:
+    assert least_warmup_s(clocks_hz, HIGHEST_HZ) == seconds
+    assert least_warmup_s(clocks_hz, None) == STEADY_WARMUP_S
+
+
+def test_clocks_are_told_of_the_pairs_that_are_asked_for_and_not_across_sms() -> None:
+    clock = object.__new__(DeviceClock)
+    clock._stamps = torch.zeros(FIELDS * MOST_STAMPS, dtype=torch.int64)
+    clock.used = 6
+    stamps = [(0, 0, 5), (999, 9, 5), (1000, 1000, 3), (3000, 2000, 3), (4000, 3000, 3), (5500, 4000, 4)]
+    clock._stamps[: FIELDS * len(stamps)] = torch.tensor(stamps).flatten()
+    assert clock.clocks_hz([(2, 3), (4, 5), (3, 4)]) == [2e9, None, 1e9]
+    assert clock.clocks_hz([]) == []
 
 
 FLUSHES = [20.0e-6 + 0.01e-6 * i for i in range(20)]
