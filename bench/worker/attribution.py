@@ -157,13 +157,15 @@ def _name(blocks: list[_Block], trace: Trace) -> None:
         by_address[block.address].append(block)
     begins = {address: [block.begin for block in lived] for address, lived in by_address.items()}
     strength = {cause: rank for rank, cause in enumerate(CAUSES)}
+    starts = [phase.position for phase in trace.phases]
+    backwards = [phase.position for phase in trace.phases if phase.name == BACKWARD_PHASE]
     for block in blocks:
         if block.cause != TEMPORARIES:
             continue
-        phase = _phase(trace.phases, block.begin)
+        phase = _phase(trace.phases, block.begin, starts)
         if phase == LOSS_PHASE:
             block.cause = LOSS
-        elif phase == FORWARD_PHASE and _outlives_forward(block, trace.phases):
+        elif phase == FORWARD_PHASE and _outlives_forward(block, backwards):
             block.cause = SAVED
     for label in trace.labels:
         lived = by_address.get(label.address)
@@ -177,15 +179,15 @@ def _name(blocks: list[_Block], trace: Trace) -> None:
             block.cause = label.cause
 
 
-def _outlives_forward(block: _Block, phases: Sequence[Phase]) -> bool:
+def _outlives_forward(block: _Block, backwards: Sequence[int]) -> bool:
     """Whether what was made in a forward is still there when the next backward begins."""
-    backward = next((phase.position for phase in phases if phase.name == BACKWARD_PHASE and phase.position > block.begin), None)
-    return backward is not None and (block.end is None or block.end > backward)
+    following = bisect.bisect_right(backwards, block.begin)
+    return following < len(backwards) and (block.end is None or block.end > backwards[following])
 
 
-def _phase(phases: Sequence[Phase], position: int) -> str:
-    """The phase at a position; the phases are in order. Nothing before the first."""
-    index = bisect.bisect_right([phase.position for phase in phases], position) - 1
+def _phase(phases: Sequence[Phase], position: int, starts: Sequence[int] | None = None) -> str:
+    """The phase at a position; the phases are in order, and `starts` their positions. Nothing before the first."""
+    index = bisect.bisect_right(starts or [phase.position for phase in phases], position) - 1
     return phases[index].name if index >= 0 else ""
 
 

@@ -1,7 +1,8 @@
 """Traces one call for `attribution`: every allocation and release that torch's allocators report, and who owns what.
 
 The profiler's event tree holds them all with address, size and operator, on a CPU and on CUDA alike, in the order in which they
-happened. Labels are put into the same tree as marks with a name, so that they need no clock of their own. On CUDA the allocator's own
+happened. Labels are put into the same tree as marks with a name, so that they need no clock of their own, and so are the calls of
+functions (`attribution_calls.py`). On CUDA the allocator's own
 history tells besides how much was asked for, allocation by allocation; what rounding added is slack.
 
 Tensors that autograd saves are seen through its hooks. Checkpointing without reentrance puts hooks of its own inside, so that ours see
@@ -15,11 +16,11 @@ import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import lru_cache
 from types import FrameType
 from typing import Any
 
 import torch
+from torch._C._profiler import RecordScope, _EventType
 
 from bench.metrics import METRICS, PEAK_CAUSES
 from bench.records import Json, Measurement
@@ -36,11 +37,13 @@ from bench.worker.attribution import (
     Trace,
     attribute,
 )
+from bench.worker.attribution_calls import CALL, MarkedCalls, of_torch, short
 from bench.worker.step import Step
 from bench.worker.timing import without_collection
 
 MARK = "bench: "
 _CHECKPOINT = "_checkpoint_without_reentrant_generator"
+_ALLOCATION = "[memory]"
 _NO_OPERATOR = ("aten::empty", "aten::resize_", "aten::set_")
 MOST_HISTORY = 4_000_000
 
@@ -114,13 +117,14 @@ def _profiled(step: Step, holdings: Callable[[], Mapping[str, Sequence[torch.Ten
     with ExitStack() as stack:
         for leaf in _learning(step, holdings()):
             stack.callback(leaf.register_post_accumulate_grad_hook(_mark_gradient).remove)
-        profile = stack.enter_context(torch.profiler.profile(activities=activities, profile_memory=True, with_stack=True))
-        own(holdings())
-        own({INPUTS: list(step.inputs.values())})
-        with torch.autograd.graph.saved_tensors_hooks(pack, _unchanged):
-            kept = step.bound.phased(step.inputs, phase) if step.bound.phased is not None else step()
-        own(holdings())
-        del kept
+        profile = stack.enter_context(torch.profiler.profile(activities=activities, profile_memory=True))
+        with MarkedCalls():
+            own(holdings())
+            own({INPUTS: list(step.inputs.values())})
+            with torch.autograd.graph.saved_tensors_hooks(pack, _unchanged):
+                kept = step.bound.phased(step.inputs, phase) if step.bound.phased is not None else step()
+            own(holdings())
+            del kept
     roots: Sequence[Any] = profile.profiler.kineto_results.experimental_event_tree()
     return roots
 
@@ -217,37 +221,45 @@ def _history() -> list[int]:
 
 
 def _trace(roots: Sequence[Any], residents: list[tuple[int, int]], asked: list[int] | None, device: str) -> Trace:
-    from torch._C._profiler import _EventType
+    """Of the event tree of a call. Functions are those of `MarkedCalls`, or what the profiler itself has noted (`with_stack`).
 
+    Nodes are told apart by their names where these say it: asking one for its kind takes longer than all else.
+    """
     events: list[Event] = []
     labels: list[Label] = []
     phases: list[Phase] = []
     waiting: list[tuple[Any, str, str]] = [(root, "", "") for root in roots]
     while waiting:
         node, operator, frame = waiting.pop()
-        kind = node.tag
-        if kind == _EventType.PyCall:
-            name = node.name
-            if not _of_torch(name):
-                operator, frame = "", _short(name)
-        elif kind == _EventType.Allocation:
+        name = node.name
+        if name == _ALLOCATION:
             fields = node.extra_fields
             if fields.device.type == device and fields.alloc_size:
                 where = f"{operator} in {frame}" if frame and operator else operator or frame
                 events.append(Event(node.start_time_ns, fields.ptr, fields.alloc_size, where))
-        elif kind == _EventType.TorchOp:
-            name = node.name
-            if name.startswith(MARK):
-                _read_mark(node, labels, phases)
-            elif not name.startswith(_NO_OPERATOR):
-                operator = name.removeprefix("autograd::engine::evaluate_function: ")
-        waiting.extend((child, operator, frame) for child in node.children)
+        elif name.startswith(CALL):
+            operator, frame = "", name[len(CALL) :]
+        elif name.startswith(MARK):
+            _read_mark(node, labels, phases)
+        elif name.startswith("aten::"):
+            operator = operator if name.startswith(_NO_OPERATOR) else name
+        elif _is_operator(node):
+            operator = name.removeprefix("autograd::engine::evaluate_function: ")
+        elif not of_torch(name) and node.tag == _EventType.PyCall:
+            operator, frame = "", short(name)
+        for child in node.children:
+            waiting.append((child, operator, frame))
     phases.sort(key=lambda phase: phase.position)
     events.sort(key=lambda event: event.position)
     if asked is not None:
         labels += [Label(0, address, SLACK) for address, _ in residents if address < 0]
         events = _without_rounding(events, asked, labels)
     return Trace(residents, events, labels, phases)
+
+
+def _is_operator(node: Any) -> bool:
+    """Not so a part of the code that somebody has named, such as the step of an optimizer."""
+    return node.tag == _EventType.TorchOp and node.extra_fields.scope != RecordScope.USER_SCOPE
 
 
 def _without_rounding(events: list[Event], asked: list[int], labels: list[Label]) -> list[Event]:
@@ -278,14 +290,3 @@ def _read_mark(node: Any, labels: list[Label], phases: list[Phase]) -> None:
         phases.append(Phase(node.start_time_ns, value))
     elif value:
         labels.append(Label(node.start_time_ns, int(value), cause))
-
-
-@lru_cache(maxsize=65536)
-def _of_torch(name: str) -> bool:
-    ours = "worker/attribution_trace.py" in name or "worker/audit/" in name
-    return ours or "/torch/" in name or name.startswith(("torch/", "<built-in", "nn.Module:"))
-
-
-def _short(name: str) -> str:
-    """`…/models/llama/modeling_llama.py(95): forward` with the last folders of its path."""
-    return "/".join(name.rsplit("/", 3)[-3:])
