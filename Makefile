@@ -52,7 +52,9 @@ SPEED ?=
 FIRST := suites/attention.yaml
 LAST := suites/compat.yaml suites/largest_model.yaml suites/offload_step.yaml suites/ptq_vs_qat.yaml suites/zero.yaml suites/zero_vs_fsdp.yaml
 ALL_SUITES := $(wildcard $(FIRST)) $(filter-out $(FIRST) $(LAST),$(sort $(wildcard suites/*.yaml))) $(wildcard $(LAST))
-SUITES ?= $(if $(PROFILE),$(shell grep -lE '^  $(PROFILE):' $(ALL_SUITES) /dev/null),$(ALL_SUITES))
+# Of these suites those that say this word, where it was asked for: a profile, or an axis that MODEL or SEQ narrows down.
+having = $(if $(1),$(shell grep -lE '^  $(2):' $(3) /dev/null),$(3))
+SUITES ?= $(call having,$(SEQ),seq_len,$(call having,$(MODEL),model,$(call having,$(PROFILE),$(PROFILE),$(ALL_SUITES))))
 
 ifeq ($(strip $(VENV)),)
 PYTHON := $(shell command -v python3 || command -v python)

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.catalogue import load_catalogue
+from bench.suite import load_suite
+
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -105,3 +108,16 @@ def test_everything_that_the_project_asks_for_is_pinned_once() -> None:
     assert all("==" in line for line in lines)
     assert len(pinned) == len(set(pinned))
     assert {_name(requirement) for requirement in asked} <= set(pinned)
+
+
+@pytest.mark.parametrize("asked", [("MODEL=tiny",), ("SEQ=128,256",), ("MODEL=tiny", "SEQ=128,256"), ("SEQ=128", "PROFILE=cpu")])
+def test_a_model_and_lengths_are_asked_of_the_suites_that_have_them(asked: tuple[str, ...]) -> None:
+    measures = re.search(r"^measures: +(.+)$", make("plan", *asked).stdout, re.MULTILINE)
+    assert measures is not None
+    suites = measures[1].split()
+    assert "suites/attention.yaml" in suites
+    sets = [part.replace("MODEL", "model").replace("SEQ", "seq_len") for part in asked if "PROFILE" not in part]
+    profile = "cpu" if "PROFILE=cpu" in asked else None
+    catalogue = load_catalogue()
+    for suite in suites:
+        load_suite(ROOT / suite, catalogue, profile=profile, sets=sets)
