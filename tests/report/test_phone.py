@@ -102,3 +102,26 @@ def test_rows_stand_below_one_another_each_number_below_the_head_of_its_column(b
         }
         found.page.set_viewport_size(DESK)
         assert first.locator(":scope > td").first.evaluate(label) == "none"
+
+
+SIDEWAYS = """[...document.querySelectorAll("div.scroll")].filter(one => one.clientWidth && one.scrollWidth > one.clientWidth + 1)
+    .map(one => one.ariaLabel)"""
+HEADS = """table => [...table.tBodies[0].rows].map(row => [...row.cells].filter(cell => cell.colSpan === 1 && cell.tagName === "TD")
+    .map(cell => getComputedStyle(cell, "::before").content.slice(1, -1)))"""
+
+
+def test_lines_of_all_other_wide_tables_stand_below_one_another_too(browser: Any, pages: Any) -> None:
+    with opened(browser, pages["crossing"], viewport=PHONE) as found:
+        found.page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        assert found.page.evaluate(SIDEWAYS) == []
+        scores = found.page.locator("table.scores")
+        lines = scores.evaluate(HEADS)
+        assert ["without a number"] in lines, "the baseline's line has one cell for all its numbers"
+        every = ["time", "memory", "points", "best time", "worst time", "by time", "without a number"]
+        assert [line for line in lines if line not in (every, every[-1:])] == []
+        matrix = found.page.locator("table.matrix").first
+        assert matrix.evaluate(HEADS)[0][:2] == ["seq len 512", "seq len 1024"]
+        found.page.set_viewport_size(DESK)
+        assert scores.locator("thead th").first.is_visible()
+        first = scores.locator("tbody td").first
+        assert first.evaluate("cell => getComputedStyle(cell, '::before').content") == "none"

@@ -22,6 +22,9 @@ from bench.report.numbers.summary import TIME, CaseSummary
 MOST_SUBJECTS = 12
 """Pairs grow with the square of it; beyond, only those that are fastest somewhere and the baseline are paired."""
 
+COUNTED = "world_size"
+"""Sizes between which there is none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
@@ -36,11 +39,13 @@ class Crossing:
     """Whether both sides of it are judged; else only the medians cross."""
 
     def words(self, swept: str) -> str:
-        """`flex overtakes sdpa_flash at seq len 1870 (1500–2300)`."""
+        """`flex overtakes sdpa_flash at seq len 1870 (1500–2300)`, or `between world size 1 and 2`."""
         name = swept.replace("_", " ")
-        between = f"({_number(self.low)}{units.EN_DASH}{_number(self.high)})"
+        where = f"at {name} {_number(self.at)} ({_number(self.low)}{units.EN_DASH}{_number(self.high)})"
+        if swept == COUNTED:
+            where = f"between {name} {math.floor(self.low)} and {math.ceil(self.high)}"
         how = "" if self.settled else " by medians; too few trials to judge"
-        return f"{self.second} overtakes {self.first} at {name} {_number(self.at)} {between}{how}"
+        return f"{self.second} overtakes {self.first} {where}{how}"
 
 
 def _number(value: float) -> str:

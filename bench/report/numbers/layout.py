@@ -17,6 +17,8 @@ PREFERRED_SWEPT = ("seq_len", "tokens", "kv_len", "hidden_size", "intermediate_s
 PASS_ORDER = tuple(str(pass_) for pass_ in Pass)
 LARGEST_SIZE = 1e30
 """An axis of numbers beyond makes panels instead: an imported row may hold one that is no float."""
+SEVERAL = "{axis} follows from "
+"""How the words begin on an axis that follows from several others together."""
 MAX_LINES = 8
 """Lines that one chart carries before they cannot be told apart."""
 
@@ -68,6 +70,17 @@ class Section:
     def axes(self) -> tuple[str, ...]:
         """The axes that a table needs as columns."""
         return (*self.facet_axes, self.swept) if self.swept else self.facet_axes
+
+    def differing_within(self, facet: Facet) -> tuple[str, ...]:
+        """Of axes that follow from several others the values at each size of one panel, in words, where they differ there."""
+        found = []
+        for axis in self.followers if self.swept else ():
+            values = {x: {cell.axis(axis) for label in facet.labels if (cell := facet.cells.get((label, x)))} for x in facet.xs}
+            one_each = all(len(own) == 1 for own in values.values())
+            if one_each and len(set().union(*values.values())) > 1 and self.followers[axis].startswith(SEVERAL.format(axis=axis)):
+                pairs = ", ".join(f"{x}→{next(iter(own))}" for x, own in values.items())
+                found.append(f"{axis} follows {self.swept}: {pairs}")
+        return tuple(found)
 
     def in_order(self) -> Iterator[CaseSummary]:
         """The cases as a reader expects them: panel by panel, size by size, subjects as the suite lists them."""
@@ -131,7 +144,7 @@ def _follows(axis: str, kept: Sequence[str], columns: Mapping[str, list[Scalar]]
 def _follower_text(axis: str, kept: Sequence[str], columns: Mapping[str, list[Scalar]]) -> str:
     leader = next((other for other in kept if _follows(axis, [other], columns)), None)
     if leader is None:
-        return f"{axis} follows from {', '.join(kept)}"
+        return f"{SEVERAL.format(axis=axis)}{', '.join(kept)}"
     if columns[leader] == columns[axis]:
         return f"{axis} equals {leader}"
     pairs = sorted(set(zip(columns[leader], columns[axis], strict=True)), key=lambda pair: _order_key(pair[0]))

@@ -94,8 +94,8 @@ def _templates() -> Templates:
 
 
 def breaks(label: str) -> Markup:
-    """A label that may go on in another line after each of its slots' names."""
-    return Markup("=<wbr>").join(label.split("="))
+    """A label that may go on in another line after each of its slots' names, and between the fields of a model's shape."""
+    return Markup("<wbr>").join(re.split(r"(?<==)|(?<=,)(?! )", label))
 
 
 MARKER_PATHS: Mapping[str, str] = {

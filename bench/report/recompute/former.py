@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 _RATES = (
     "are fewer than four times the L2 or where something is stored in another format, none against a dtype that was not measured, and none"
@@ -18,11 +19,18 @@ FORMER: Mapping[str, str] = {
 }
 """Who changes the words of a sentence that is stated, and not its meaning, adds the old ones here."""
 _RATIO = r"× \([\d.]+–[\d.]+\)|×"
-PATTERNS: Mapping[str, str] = {
+
+
+def _between(found: re.Match[str]) -> str:
+    return f"between world size {math.floor(float(found[1]))} and {math.ceil(float(found[2]))}"
+
+
+PATTERNS: Mapping[str, str | Callable[[re.Match[str]], str]] = {
     rf"(?:,\s+and faster: 0\.99[6-9]|\s*–\s+and slower: 1\.00)(?:{_RATIO})": ", and as fast within 0.5 %",
     r"takes 1\.00× its time": "is as fast within 0.5 %",
     r"(\bcount\s*)hard: rows are not comparable": r"\1devices of a trial: those of another number are other cases",
     r"(?<![\d.])1 rows on": "1 row on",
+    r"\bat world size [\d.]+ \(([\d.]+)–([\d.]+)\)": _between,
     r"(matmul \w+|copy) ok(?=, (?:matmul|copy)|\s*$)": r"\1 ok without a rate",
 }
 """The same of sentences with numbers."""
@@ -32,6 +40,6 @@ def today(text: str) -> str:
     """The text in today's words."""
     for old, new in FORMER.items():
         text = text.replace(old, new)
-    for pattern, new in PATTERNS.items():
-        text = re.sub(pattern, new, text)
+    for pattern, said in PATTERNS.items():
+        text = re.sub(pattern, said, text)
     return text

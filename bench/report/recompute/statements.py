@@ -110,9 +110,11 @@ def pieces(page: str) -> Iterator[Statement | Loose]:
         if found is None:
             raise NoPage(f"character {start} begins what no page of bench holds: {page[start : start + 30]!r}")
         at = found.end()
+        closing, tag, attributes, alone = found[1], found[2].lower(), found[3], found[4]
+        if tag == "wbr":
+            continue  # a word may go on in another line there, and is one word all the same
         yield from walk.loosened()
         walk.hear(" ")  # elements are set apart, as blocks are
-        closing, tag, attributes, alone = found[1], found[2].lower(), found[3], found[4]
         if closing:
             ended = walk.ends(tag)
         else:

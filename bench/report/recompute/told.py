@@ -248,6 +248,9 @@ def _of_facet(view: FacetView, swept: str | None, depth: Depth) -> Iterator[Said
     for label, words, reason in view.nowhere:
         at = f" at every {swept.replace('_', ' ')}" if swept else ""
         yield Said("statuses", f"{label} {words}{at}{f': {reason}' if reason else ''}")
+    for text in view.within:
+        # Pages of before it was told say nothing of it.
+        yield Said(HEADINGS, f"{text}.", required=False)
     for text in view.crossings:
         yield Said(CROSSINGS, text)
     for table in (*view.charts, *view.tables):

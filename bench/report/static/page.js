@@ -50,6 +50,19 @@ const wireTables = () => {
     labels.insertRule(`@media screen and (max-width:480px){${rules.join("")}}`);
   };
 
+  // So do those of other wide tables, where each cell brings the head along.
+  for (const table of document.querySelectorAll(".scroll>table:not(.all)")) {
+    const own = [...table.tHead.rows[0].cells].map((head) => head.textContent.trim());
+    table.classList.add("piled");
+    for (const row of table.tBodies[0].rows) {
+      let column = 0;
+      for (const cell of row.cells) {
+        if (cell.colSpan === 1 && own[column]) cell.dataset.h = own[column];
+        column += cell.colSpan;
+      }
+    }
+  }
+
   for (const section of document.querySelectorAll(".rows")) {
     const table = section.querySelector("table.all");
     const bodies = [...table.tBodies];

@@ -157,13 +157,13 @@ def cell_parts(cell: MatrixCell, memory: str, depth: Depth) -> tuple[tuple[str, 
 
 
 def _share_text(rate: Rate) -> str:
-    """`71 %` of the measured ceiling, or `52 % of the data sheet` where the run measured none for this case; with a format's name
-    where the limit is that of another one than the case's dtype.
+    """`71 %` of the measured ceiling, or `52 % of the data sheet` where the run measured none for this case, `48 % for fp8` where that
+    is of another format's limit than that of the case's dtype.
     """
     if rate.share is None or rate.measured:
         return percent(rate.share.value) if rate.share else ""
     of = rate.share.ceiling.format
-    return f"{percent(rate.share.value)} of the data sheet{f' for {of}' if of else ''}"
+    return f"{percent(rate.share.value)} {f'for {of}' if of else 'of the data sheet'}"
 
 
 def matrix(facet: Facet, row_ids: Mapping[tuple[str, str], str], judged: Judged | None) -> tuple[MatrixRow, ...]:

@@ -81,10 +81,18 @@ class FacetView:
     """Those that are a chart alone: errors."""
     crossings: tuple[str, ...] = ()
     """Sentences about who overtakes whom."""
+    within: tuple[str, ...] = ()
+    """What else differs between its sizes, in words."""
 
     def has_matrix(self, depth: Depth) -> bool:
         """Whether its matrix is shown: on a page that travels light only where it sets sizes beside each other, as the rows do not."""
         return not depth.light or len(self.facet.xs) > 1
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to see in it but its matrix."""
+        drawn = self.panels or self.extras or self.charts or self.tables
+        return not (drawn or self.growths or self.coinciding or self.crossings or self.nowhere)
 
     @property
     def rated_by(self) -> str:
@@ -225,6 +233,7 @@ def _section_view(section: Section, ident: str, rows: Sequence[Row], room: Room,
                 tuple(_tables(section, facet, chosen, row_ids)) if number <= room.told else (),
                 tuple(numerics(facet, chosen)) if number <= room.errors else (),
                 tuple(found.words(section.swept) for found in crossings(facet)) if section.swept and number <= room.told else (),
+                section.differing_within(facet),
             )
         )
     answers = tuple((words, tuple(found)) for metric, words in questions(section) if (found := readings(section, metric)))

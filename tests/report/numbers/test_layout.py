@@ -38,6 +38,16 @@ def test_an_axis_that_follows_from_another_is_told_and_makes_no_panel() -> None:
     assert section.followers == {"batch": "batch follows seq_len: 128→8, 256→4, 512→2", "kv_len": "kv_len equals seq_len"}
 
 
+def test_what_follows_from_several_axes_is_told_where_it_differs_within_a_panel() -> None:
+    outliers = {(16, Pass.FORWARD): 0.0, (512, Pass.FORWARD): 0.001, (16, Pass.BACKWARD): 0.5, (512, Pass.BACKWARD): 0.5}
+    (section,) = _sections([_case(s, pass_=p, outliers=share) for (s, p), share in outliers.items()])
+    assert section.followers == {"outliers": "outliers follows from seq_len, pass"}
+    assert {facet.title: section.differing_within(facet) for facet in section.facets} == {
+        "forward": ("outliers follows seq_len: 16→0.0, 512→0.001",),
+        "backward": (),
+    }
+
+
 def test_an_axis_with_a_zero_is_never_swept_since_charts_are_logarithmic() -> None:
     (section,) = _sections([_case(dropout=d) for d in (0.0, 0.1, 0.2)])
     assert section.swept is None

@@ -6,9 +6,11 @@ import json
 import re
 from html.parser import HTMLParser
 
-from bench.records import Check, Measurement, Result, Run, Status
+from bench.records import Check, Measurement, Pass, Result, Run, Status
 from bench.report import render_page
 from bench.report.numbers.summary import TIME
+from bench.report.outputs.page import breaks
+from bench.report.recompute.statements import Loose, pieces
 from tests import factories
 from tests.report.hostile import NASTY, SCRIPT, hostile
 from tests.report.sample import everything
@@ -192,3 +194,20 @@ def test_a_page_with_many_rows_leaves_secondary_evidence_out_and_says_where_it_i
     page = _page(rows)
     assert "bench show" in page
     assert len(page) < 2_500_000
+
+
+def test_a_panel_of_which_a_light_page_shows_nothing_says_where_its_numbers_are() -> None:
+    run = factories.run(id="run-1")
+    passes = (Pass.FORWARD, Pass.BACKWARD, Pass.FORWARD_BACKWARD)
+    rows = [factories.result(run.id, factories.case(name, pass_=pass_)) for pass_ in passes for name in ("eager", "flex")]
+    sentence = "Its numbers are those of the rows below."
+    assert render_page([run], rows, now=NOW, light=True).count(sentence) == 2
+    assert sentence not in render_page([run], rows, now=NOW)
+
+
+def test_a_long_name_of_a_model_may_go_on_in_another_line_and_is_one_word_all_the_same() -> None:
+    assert breaks("llama(layers=2,heads=4)") == "llama(layers=<wbr>2,<wbr>heads=<wbr>4)"
+    assert breaks("a, b & c=d") == "a, b &amp; c=<wbr>d"
+    (heard,) = pieces("<p>llama(layers=<wbr>2)</p>")
+    assert isinstance(heard, Loose)
+    assert heard.text == "llama(layers=2)"

@@ -84,6 +84,8 @@ def test_a_page_whose_sentences_were_written_in_former_words_agrees_and_every_fo
         ("the next, flex, takes 1.00× its time at 512", "the next, flex, is as fast within 0.5 % at 512"),
         ("counthard: rows are not comparable1 (2)", "countdevices of a trial: those of another number are other cases1 (2)"),
         ("canariesmatmul bf16 ok, copy ok", "canariesmatmul bf16 ok without a rate, copy ok without a rate"),
+        ("zero2 overtakes ddp at world size 1.03 (1–1.9) by medians", "zero2 overtakes ddp between world size 1 and 2 by medians"),
+        ("flex overtakes eager at seq len 2050 (1900–2200)", "flex overtakes eager at seq len 2050 (1900–2200)"),
         ("(21 rows on GPU-a, 1 rows on GPU-b)", "(21 rows on GPU-a, 1 row on GPU-b)"),
     ],
 )

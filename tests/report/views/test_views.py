@@ -91,6 +91,8 @@ def test_with_too_few_trials_only_medians_cross_and_the_sentence_says_so() -> No
     (found,) = crossings(_section((run, rows)).facets[0])
     assert (found.low, found.high, found.settled) == (1024, 4096, False)
     assert found.words("seq_len").endswith("by medians; too few trials to judge")
+    ranks = dataclasses.replace(found, at=1.03, low=1, high=1.9)
+    assert ranks.words("world_size").endswith("overtakes sdpa_flash between world size 1 and 2 by medians; too few trials to judge")
 
 
 def test_lines_that_only_differ_by_noise_do_not_cross() -> None:
