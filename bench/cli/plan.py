@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli.counts import Number, Whole
 from bench.cli.fitting import folded_table, terminal_columns
 from bench.cli.options import database_option, json_option
 from bench.cli.speech import drawing, language_option
@@ -38,30 +39,26 @@ def _technique_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @click.option("--model", "model_name", metavar="NAME|FILE", default="llama-3-8b", show_default=True,
               help="A model of `bench list models`, or a config.json.")  # fmt: skip
-@click.option("--seq-len", type=click.IntRange(1), metavar="N", default=4096, show_default=True, help="Tokens of a sequence.")
-@click.option(
-    "--batch", type=click.IntRange(1), metavar="N", default=1, show_default=True, help="Sequences of a micro-batch, on each GPU."
-)
-@click.option("--accumulation", type=click.IntRange(1), metavar="N", default=1, show_default=True, help="Micro-batches of a step.")
+@click.option("--seq-len", type=Whole(1), metavar="N", default=4096, show_default=True, help="Tokens of a sequence.")
+@click.option("--batch", type=Whole(1), metavar="N", default=1, show_default=True, help="Sequences of a micro-batch, on each GPU.")
+@click.option("--accumulation", type=Whole(1), metavar="N", default=1, show_default=True, help="Micro-batches of a step.")
 @click.option(
     "--dropout",
-    type=click.FloatRange(0, 1, max_open=True),
+    type=Number(0, 1, max_open=True),
     metavar="P",
     default=0.0,
     show_default=True,
     help="Of attention weights.",
 )
-@click.option(
-    "--clip-norm", type=click.FloatRange(0), metavar="X", default=1.0, show_default=True, help="Of gradients; 0: none are clipped."
-)
-@click.option("--lora-rank", type=click.IntRange(1), metavar="N", default=16, show_default=True, help="Of adapters.")
+@click.option("--clip-norm", type=Number(0), metavar="X", default=1.0, show_default=True, help="Of gradients; 0: none are clipped.")
+@click.option("--lora-rank", type=Whole(1), metavar="N", default=16, show_default=True, help="Of adapters.")
 @click.option("--gpu", metavar="NAME", help="A GPU by name, such as h200, h100, a100-80gb, rtx-4090.")
 @click.option("--gpu-memory", metavar="SIZE", help="Its memory instead: 80GB (1e9) or 79.1GiB (2^30).")
 @click.option(
     "--world-size",
     "--gpus",
     "world_size",
-    type=click.IntRange(1),
+    type=Whole(1),
     metavar="N",
     default=1,
     show_default=True,
@@ -72,7 +69,7 @@ def _technique_options(function: Callable[..., Any]) -> Callable[..., Any]:
     "--offload", metavar="NAME", default="none", show_default=True, help=f"To host memory, or disk: {', '.join(OFFLOADS)}."
 )
 @click.option("--host-memory", metavar="SIZE", help="Of a host, for training: 512GB or 480GiB; what needs more does not fit.")
-@click.option("--gpus-per-host", type=click.IntRange(1), metavar="N", help="GPUs that share it; default: all that train, up to 8.")
+@click.option("--gpus-per-host", type=Whole(1), metavar="N", help="GPUs that share it; default: all that train, up to 8.")
 @_technique_options
 @click.option("--explain", is_flag=True, help="The published figures behind it, and what real code does at the same shape.")
 @click.option("--terms", "all_terms", is_flag=True, help="Every term of the peak with its formula and source.")
@@ -80,11 +77,11 @@ def _technique_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--emit", metavar="TOOL", help="Settings of a row for hf, deepspeed, accelerate or torchtune.")
 @click.option(
     "--row",
-    type=click.IntRange(0),
+    type=Whole(0),
     metavar="N",
     default=0,
     show_default=True,
-    help="Which row --emit and --terms are for; 0 is as asked for.",
+    help="Which row the table of causes, --terms and --emit are for; 0 is as asked for.",
 )
 @click.option("--validate", is_flag=True, help="The error table of all training steps on CUDA that the database of --db has.")
 @click.option("--of-grid", is_flag=True, help="With --validate: only what the suites of --grid have measured.")
@@ -167,7 +164,8 @@ def plan(
         )
     of_row = ways[row].train if ways else train
     if emit is not None:
-        from bench.plan.emit import differences, settings
+        from bench.plan.emit import settings
+        from bench.plan.unsaid import differences
 
         say(settings(emit, model, of_row))
         for words in differences(emit, model, of_row):
@@ -181,11 +179,13 @@ def plan(
     if as_json:
         say_json(_as_json(model, of_row, prediction, ways, memory, host))
         return 0
-    _show(model, of_row, prediction, host, all_terms)
-    if memory is not None:
-        from bench.cli.plan_ways import show
+    from bench.cli import plan_ways
 
-        show(ways, memory, host, database)
+    say(f"{model.name}, {of_row.seq_len} tokens, batch {of_row.batch}, {of_row.precision}, {_gpus(of_row)}")
+    plan_ways.show_row(ways, row)
+    _show(prediction, host, all_terms)
+    if memory is not None:
+        plan_ways.show(ways, memory, host, database)
     else:
         note("what fits where: say --gpu h200, or --gpu-memory 80GB")
     for words in prediction.notes:
@@ -238,10 +238,9 @@ def _gpus(train: TrainSpec) -> str:
     return ", ".join(["1 GPU", *words] if train.world_size == 1 else [f"{train.world_size} GPUs", *words, "of which this is one"])
 
 
-def _show(model: ModelSpec, train: TrainSpec, prediction: Prediction, host: Host, all_terms: bool) -> None:
+def _show(prediction: Prediction, host: Host, all_terms: bool) -> None:
     from bench.cli import plan_away
 
-    say(f"{model.name}, {train.seq_len} tokens, batch {train.batch}, {train.precision}, {_gpus(train)}")
     say()
     moments, peak = prediction.moments, prediction.peak
     unit, size = ("GiB", GIB) if peak.size_bytes >= GIB else ("MiB", 2**20)

@@ -13,7 +13,7 @@ from bench.cli.terminal import note, say
 from bench.errors import StoreError
 from bench.plan.costs import MeasuredStep
 from bench.plan.devices import Host
-from bench.plan.fits import FUSED, Choice, rule_additions, rule_factors
+from bench.plan.fits import FUSED, Choice, rule_additions, rule_factors, same_training
 
 GIB = 2**30
 LEAST_ADDED = 0.005
@@ -39,28 +39,28 @@ def measured_steps(database: str) -> tuple[MeasuredStep, ...]:
 
 def show(ways: Sequence[Choice], memory: int, host: Host, database: str) -> None:
     """What fits, a way a line, with what its cost rests on."""
-    named = [tuple(change for change in way.changes if change.partition("=")[0] in FUSED_KERNELS) for way in ways]
-    common = max(named, key=lambda kernels: (len(kernels) > 1, named.count(kernels)))
+    common = _common(ways)
     room = terminal_columns()
     offloaded, on_disk = any(way.host_bytes for way in ways), any(way.disk_bytes for way in ways)
     say()
     into = f"{memory / GIB:.1f} GiB ({SET_ASIDE})"
     into += "" if host.memory_bytes is None else f" and the host's {host.memory_bytes / GIB:.1f} GiB"
     if any(way.fits for way in ways):
-        say(paragraph(f"what fits into {into}, by expected cost", room))
+        order = "by expected cost"
+        if len({same_training(way.train, ways[0].train) for way in ways[1:]}) > 1:
+            order += "; rows with another adaptation or linear come last"
+        say(paragraph(f"what fits into {into}, {order}", room))
     else:
         say(paragraph(f"nothing here fits into {into}; what needs least", room))
     lines = []
-    for index, (way, kernels) in enumerate(zip(ways, named, strict=True)):
-        shorter = len(common) > 1 and kernels == common
-        switched = [*(["fused"] if shorter else kernels), *(change for change in way.changes if change not in kernels)]
+    for index, way in enumerate(ways):
         lines.append(
             (
                 str(index), "yes" if way.fits else "no", f"{way.peak_bytes / GIB:.2f}",
                 *([f"{way.host_bytes / GIB:.2f}"] if offloaded else []), *([f"{way.disk_bytes / GIB:.2f}"] if on_disk else []),
                 f"{way.cost:.2f}", _evidence(way),
                 "-" if way.longest_context is None else str(way.longest_context),
-                "-" if way.largest_batch is None else str(way.largest_batch), ", ".join(switched) or "as asked for",
+                "-" if way.largest_batch is None else str(way.largest_batch), _switched(way, common) or "as asked for",
             )
         )  # fmt: skip
     elsewhere = [*(["host GiB"] if offloaded else []), *(["disk GiB"] if on_disk else [])]
@@ -75,6 +75,29 @@ def show(ways: Sequence[Choice], memory: int, host: Host, database: str) -> None
         say(paragraph(words, room))
 
 
+def show_row(ways: Sequence[Choice], row: int) -> None:
+    """Which row of the table of ways the table of causes above it is for: a line for all but the first, which is as asked for."""
+    if row:
+        say(f"row {row}: {_switched(ways[row], _common(ways))}")
+
+
+def _kernels(way: Choice) -> tuple[str, ...]:
+    return tuple(change for change in way.changes if change.partition("=")[0] in FUSED_KERNELS)
+
+
+def _common(ways: Sequence[Choice]) -> tuple[str, ...]:
+    """The kernels that most ways switch on together, which are told once; fewer than two where there are none."""
+    named = [_kernels(way) for way in ways]
+    return max(named, key=lambda kernels: (len(kernels) > 1, named.count(kernels)))
+
+
+def _switched(way: Choice, common: tuple[str, ...]) -> str:
+    """What is switched on beyond what was asked for; empty where nothing is."""
+    kernels = _kernels(way)
+    shorter = len(common) > 1 and kernels == common
+    return ", ".join([*(["fused"] if shorter else kernels), *(change for change in way.changes if change not in kernels)])
+
+
 def _evidence(way: Choice) -> str:
     """What the cost of a row rests on."""
     step = way.measured
@@ -84,7 +107,14 @@ def _evidence(way: Choice) -> str:
 def _about_costs(ways: Sequence[Choice], database: str) -> Iterator[str]:
     ruled = [way.train for way in ways if way.measured is None]
     factors = {name: f"{factor:.2f}" for train in ruled for name, factor in rule_factors(train) if factor != 1}
-    added = {name: f"+{addition:.2f}" for train in ruled for name, addition in rule_additions(train) if addition >= LEAST_ADDED}
+    additions: dict[str, set[float]] = {}
+    for name, addition in (entry for train in ruled for entry in rule_additions(train)):
+        if addition >= LEAST_ADDED:
+            additions.setdefault(name, set()).add(round(addition, 2))
+    # What is added may hang on the row's other techniques: four bits are unpacked once more where layers are computed again.
+    added = {
+        name: "+" + "–".join(f"{bound:.2f}" for bound in sorted({min(all_of), max(all_of)})) for name, all_of in additions.items()
+    }
     yield "cost: expected time of a step, 1 for the plainest way; by the rule: " + (
         ", ".join(f"{name} {words}" for name, words in {**factors, **added}.items()) or "1 for each technique here"
     )

@@ -1,19 +1,19 @@
 """Settings of a way to train for the tools that people train with: transformers' Trainer, DeepSpeed, accelerate, torchtune.
 
-What a tool has no setting for is refused in words: settings that train otherwise than the row says would be worse than none. Kernels of
-SDPA are chosen by torch itself under these tools, so `sdpa` stands for any of its fused ones.
+What a tool cannot do is refused in words: settings that train otherwise than the row says would be worse than none. What is only not said
+by settings is told beside them (`unsaid.py`). Kernels of SDPA are chosen by torch itself under these tools, so `sdpa` stands for any of its
+fused ones.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from bench.plan.predict import peak_bytes
-from bench.plan.spec import DEFAULTS, ModelSpec, PlanError, TrainSpec, ZeroOptions
-from bench.plan.weights import weights
+from bench.plan.spec import ModelSpec, PlanError, TrainSpec, ZeroOptions
+from bench.plan.unsaid import loaded_dtype
 
 HF_ATTENTION: Mapping[str, str] = {
     "eager": "eager",
@@ -47,18 +47,15 @@ TUNE_OPTIMIZERS: Mapping[str, Mapping[str, Any]] = {
     "adamw8bit_ao": {"_component_": "torchao.optim.AdamW8bit"},
     "sgd": {"_component_": "torch.optim.SGD", "momentum": 0.9},
 }
+TUNE_FROZEN: Mapping[str, bool] = {"plain": False, "nf4_bnb": True, "nf4_bnb_double": True}
+UNSHARDED = ("none", "ddp")
+"""Where neither library keeps fp32 copies beside 16-bit weights."""
 ZERO_SETTINGS: Mapping[str, str] = {
     "reduce_bucket": "reduce_bucket_size",
     "prefetch_bucket": "stage3_prefetch_bucket_size",
     "persistence_threshold": "stage3_param_persistence_threshold",
 }
 """Field of `ZeroOptions` to DeepSpeed's name for it."""
-HELD: Mapping[str, tuple[str, ...]] = {
-    "accelerate": ("precision",),
-    "deepspeed": ("precision", "optimizer"),
-    "torchtune": ("precision", "optimizer", "checkpointing", "adaptation", "linear", "linear_cross_entropy"),
-}
-"""Tool to the slots that its settings decide, or that it has its own way in; the Trainer's decide all of them."""
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 FUSED_SLOTS = ("rms_norm", "rope", "swiglu")
 NVME_PATH = "/local_nvme"
@@ -71,53 +68,14 @@ def settings(tool: str, model: ModelSpec, train: TrainSpec) -> str:
         "hf": lambda model, train: json.dumps(hf(model, train), indent=2),
         "deepspeed": lambda model, train: json.dumps(deepspeed(train), indent=2),
         "accelerate": lambda model, train: _yaml(accelerate(train)),
-        "torchtune": lambda model, train: _yaml(torchtune(train)),
+        "torchtune": lambda model, train: _yaml(torchtune(model, train)),
     }
     if tool not in emitters:
         raise PlanError(f"no settings for {tool!r}; there are {', '.join(emitters)}")
     if train.offload == "optimizer_ao":
         raise PlanError(f"{tool} has no setting for torchao's CPUOffloadOptimizer: it is put around the optimizer in code")
+    peak_bytes(model, train)  # raises for what the library behind the sharding does not train
     return emitters[tool](model, train)
-
-
-def differences(tool: str, model: ModelSpec, train: TrainSpec) -> tuple[str, ...]:
-    """What the tool does otherwise than the prediction has it, though no setting says so."""
-    found = []
-    if tool == "hf" and train.optimizer.endswith("8bit_bnb") and train.adaptation == "full":
-        moments = 1 if train.optimizer.startswith("lion") else 2
-        more = moments * 3 * model.vocab_size * model.hidden_size
-        found.append(
-            "the Trainer has bitsandbytes keep the states of embeddings in fp32 (GlobalOptimManager, weight of nn.Embedding): "
-            f"{more / 2**30:.2f} GiB more than predicted"
-        )
-    if tool in ("hf", "accelerate") and train.sharding == "ddp":
-        learned = sum(weight.total * weight.element_bytes for weight in weights(model, train) if weight.learns)
-        found.append(
-            f"DistributedDataParallel keeps gradients and buckets apart there, {learned / 2**30:.2f} GiB more than predicted, unless "
-            "accelerate's DistributedDataParallelKwargs(gradient_as_bucket_view=True) is passed in code"
-        )
-    if tool in ("hf", "accelerate") and train.sharding in ("fsdp2", "fsdp2_kept"):
-        root = peak_bytes(model, replace(train, sharding="fsdp2_root_unit"))
-        found.append(
-            "embedding and last layer are in FSDP's root unit there, whole on each GPU: with --sharding fsdp2_root_unit, which is that, "
-            f"{root / 2**30:.2f} GiB are predicted; in code, fully_shard on both of them before the model makes them units of their own"
-        )
-    if left := _left_to_code(tool, train):
-        found.append(
-            f"{tool} has no setting for what the prediction counts on besides; where it is to hold, say it in code: {', '.join(left)}"
-        )
-    return tuple(found)
-
-
-def _left_to_code(tool: str, train: TrainSpec) -> list[str]:
-    """Slots that the settings do not hold, where the tool by itself would do otherwise."""
-    if tool not in HELD:
-        return []
-    by_itself = {**DEFAULTS, "attention": "sdpa_flash"} if tool == "torchtune" else DEFAULTS
-    held = {*HELD[tool], *(["checkpointing"] if tool == "accelerate" and train.sharding.startswith("fsdp2") else [])}
-    left = [slot for slot, usual in by_itself.items() if slot not in held and getattr(train, slot) != usual]
-    settings = [f"{slot} {getattr(train, slot)}" for slot in left]
-    return [*settings, *(["ZeRO's buckets"] if tool == "accelerate" and train.zero != ZeroOptions() else [])]
 
 
 def _yaml(data: Mapping[str, Any]) -> str:
@@ -160,20 +118,16 @@ def hf(model: ModelSpec, train: TrainSpec) -> dict[str, Any]:
             "reshard_after_forward": train.sharding != "fsdp2_kept",
         }
     loaded: dict[str, Any] = {
-        "dtype": {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}[_loaded_dtype(train)],
+        "dtype": loaded_dtype(train),
         "attn_implementation": _taken("transformers", "attention", train.attention, HF_ATTENTION),
+        **({"attention_dropout": train.dropout} if train.dropout else {}),
     }
     found: dict[str, Any] = {"TrainingArguments": arguments, "from_pretrained": loaded, "max_length": train.seq_len}
     if train.adaptation == "lora":
         found["LoraConfig"] = {"r": train.lora_rank, "lora_alpha": 2 * train.lora_rank, "target_modules": list(PROJECTIONS)}
     if train.linear != "plain":
-        loaded["quantization_config"] = _quantized(train.linear)
+        loaded["quantization_config"] = _quantized(train)
     return found
-
-
-def _loaded_dtype(train: TrainSpec) -> str:
-    """Sharded training in 16 bits with fp32 copies starts from fp32 weights under FSDP2, from 16-bit ones under DeepSpeed."""
-    return "fp32" if train.sharding.startswith("fsdp2") and train.master_bytes else train.numerics.weights
 
 
 def _hf_precision(train: TrainSpec) -> dict[str, Any]:
@@ -183,9 +137,14 @@ def _hf_precision(train: TrainSpec) -> dict[str, Any]:
         return {"bf16": False, "fp16": False, "tf32": True}
     if train.precision in ("bf16_amp", "fp16_amp_dynamic"):
         return {"bf16": train.precision == "bf16_amp", "fp16": train.precision != "bf16_amp"}
-    if train.precision in ("bf16_master", "fp16_master") and train.sharding != "none":
+    if train.precision in ("bf16_master", "fp16_master") and train.sharding not in UNSHARDED:
         return {"bf16": train.precision == "bf16_master", "fp16": train.precision == "fp16_master"}
-    raise PlanError(f"the Trainer has no setting for precision {train.precision} on one GPU; bf16_amp keeps fp32 weights too")
+    raise PlanError(_no_master("the Trainer", train))
+
+
+def _no_master(tool: str, train: TrainSpec) -> str:
+    where = "on one GPU" if train.sharding == "none" else f"under {train.sharding}"
+    return f"{tool} has no setting for precision {train.precision} {where}; bf16_amp keeps fp32 weights too"
 
 
 def _liger(train: TrainSpec) -> dict[str, Any]:
@@ -198,13 +157,17 @@ def _liger(train: TrainSpec) -> dict[str, Any]:
     return {"use_liger_kernel": True, "liger_kernel_config": {**wanted, "cross_entropy": False}}
 
 
-def _quantized(linear: str) -> dict[str, Any]:
-    return {
+def _quantized(train: TrainSpec) -> dict[str, Any]:
+    found: dict[str, Any] = {
         "load_in_4bit": True,
-        "bnb_4bit_quant_type": linear[:3],
-        "bnb_4bit_use_double_quant": linear.endswith("double"),
+        "bnb_4bit_quant_type": train.linear[:3],
+        "bnb_4bit_use_double_quant": train.linear.endswith("double"),
         "bnb_4bit_compute_dtype": "bfloat16",
     }
+    if train.sharding.startswith("fsdp2"):
+        # Bytes that are kept as whole numbers are left whole on each GPU.
+        found["bnb_4bit_quant_storage"] = loaded_dtype(train)
+    return found
 
 
 def deepspeed(train: TrainSpec, *, rate: float | str = 1e-4) -> dict[str, Any]:
@@ -250,6 +213,8 @@ def accelerate(train: TrainSpec) -> dict[str, Any]:
         "fp32": "no",
         "tf32": "no",
     }
+    if train.master_bytes and train.sharding in UNSHARDED:
+        raise PlanError(_no_master("accelerate", train))
     found: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": "NO" if train.world_size == 1 else "MULTI_GPU",
@@ -275,15 +240,18 @@ def accelerate(train: TrainSpec) -> dict[str, Any]:
             "gradient_accumulation_steps": train.accumulation,
             "gradient_clipping": train.clip_norm,
             "offload_optimizer_device": where,
+            **({"offload_optimizer_nvme_path": NVME_PATH} if where == "nvme" else {}),
             "offload_param_device": "cpu" if train.offload == "parameters" else "none",
         }
     return found
 
 
-def torchtune(train: TrainSpec) -> dict[str, Any]:
+def torchtune(model: ModelSpec, train: TrainSpec) -> dict[str, Any]:
     """The fields of a recipe's configuration that this row decides; the recipe itself names model and data."""
-    if train.sharding.startswith("zero"):
-        raise PlanError("torchtune shards with FSDP2, not with ZeRO")
+    if train.sharding.startswith("zero") or train.sharding == "ddp":
+        raise PlanError(f"torchtune shards with FSDP2, and has no setting for sharding {train.sharding}")
+    if train.sharding != "none" and train.world_size == 1:
+        raise PlanError("torchtune shards and offloads only where two processes or more train together (--world-size 2)")
     dtypes = {"bf16_pure": "bf16", "fp32": "fp32", "tf32": "fp32"}
     checkpoints = {"none": (False, False), "full": (True, False), "full_offloaded": (True, True)}
     checkpointed, offloaded = _taken("torchtune", "checkpointing", train.checkpointing, checkpoints)
@@ -291,13 +259,18 @@ def torchtune(train: TrainSpec) -> dict[str, Any]:
         "tokenizer": {"max_seq_len": train.seq_len},
         "batch_size": train.batch,
         "gradient_accumulation_steps": train.accumulation,
-        "clip_grad_norm": train.clip_norm,
+        "clip_grad_norm": train.clip_norm or None,  # to a norm of 0 it would clip
         "dtype": _taken("torchtune", "precision", train.precision, dtypes),
         "enable_activation_checkpointing": checkpointed,
         "enable_activation_offloading": offloaded,
         "optimizer": dict(_taken("torchtune", "optimizer", train.optimizer, TUNE_OPTIMIZERS)),
         "compile": False,
     }
+    if train.sharding != "none":
+        found["fsdp_cpu_offload"] = train.offload == "parameters"
+        found["fsdp_reshard_after_forward"] = train.sharding != "fsdp2_kept"
+        if train.sharding != "fsdp2_root_unit" and not model.tied_embeddings:
+            found["custom_sharded_layers"] = ["tok_embeddings", "output"]
     if train.linear_cross_entropy != "eager":
         found["loss"] = {"_component_": "torchtune.modules.loss.LinearCrossEntropyLoss"}
     if train.adaptation == "lora":
@@ -306,6 +279,6 @@ def torchtune(train: TrainSpec) -> dict[str, Any]:
             "apply_lora_to_mlp": True,
             "lora_rank": train.lora_rank,
             "lora_alpha": 2 * train.lora_rank,
-            "quantize_base": train.linear.startswith("nf4"),
+            "quantize_base": _taken("torchtune", "linear", train.linear, TUNE_FROZEN),
         }
     return found

@@ -102,7 +102,9 @@ def choices(
     target: Target | None = None,
     host: Host | None = None,
 ) -> tuple[Choice, ...]:
-    """What was asked for, then what fits by expected cost, at most so many rows; where nothing fits, the smallest of all.
+    """What was asked for, then what else fits, at most so many rows; where nothing fits, the smallest of all.
+
+    By expected cost; what learns something else than was asked for comes after all that does not.
 
     `steps` were measured, on whichever GPU; those on `gpu` are preferred. `host`: whose memory must suffice, too, where it is known.
     """
@@ -115,8 +117,11 @@ def choices(
     expected = costs(steps, model, asked, gpu, [asked, *(way.train for way in found)], rule_cost)
     others = sorted(found, key=lambda way: (_rank(way.train, asked, expected), way.peak))
     fitting = _undominated([way for way in others if way.needed <= memory_bytes], expected)
-    shown = [first, *(_mixed(fitting, asked, most - 1) or sorted(others, key=lambda way: way.needed)[:3])]
-    return tuple(plan.choice(expected, *way) for way in shown)
+    if fitting or first.needed <= memory_bytes:
+        offered = _mixed([way for way in fitting if way.train != asked], asked, most - 1)
+    else:
+        offered = sorted((way for way in others if way.train != asked), key=lambda way: way.needed)[:3]
+    return tuple(plan.choice(expected, *way) for way in (first, *offered))
 
 
 class _Sized(NamedTuple):
@@ -182,8 +187,8 @@ class _Plan:
 
 def _mixed(ways: Sequence[_Sized], asked: TrainSpec, most: int) -> list[_Sized]:
     """The first so many; of those that learn something else a third at least, if there are as many."""
-    same = [way for way in ways if _same_training(way.train, asked)]
-    other = [way for way in ways if not _same_training(way.train, asked)]
+    same = [way for way in ways if same_training(way.train, asked)]
+    other = [way for way in ways if not same_training(way.train, asked)]
     same = same[: max(most - len(other), most - most // 3)]
     return [*same, *other[: most - len(same)]]
 
@@ -229,10 +234,11 @@ def _ways(asked: TrainSpec) -> Iterator[TrainSpec]:
 
 
 def _rank(train: TrainSpec, asked: TrainSpec, expected: Costs) -> tuple[bool, float, int]:
-    return not _same_training(train, asked), expected.of(train), len(_changes(train, asked))
+    return not same_training(train, asked), expected.of(train), len(_changes(train, asked))
 
 
-def _same_training(train: TrainSpec, asked: TrainSpec) -> bool:
+def same_training(train: TrainSpec, asked: TrainSpec) -> bool:
+    """Whether the same weights learn, kept in the same format."""
     return train.adaptation == asked.adaptation and train.linear == asked.linear
 
 

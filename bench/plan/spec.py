@@ -59,7 +59,7 @@ DEFAULTS: Mapping[str, str] = {
     "adaptation": "full",
     "qat": "none",
 }
-"""As the workload has them: what a plain run of transformers does."""
+"""As the workload has them: the plainest code. transformers by itself takes SDPA, and its Trainer the fused AdamW."""
 
 
 SIXTEEN_BITS = ("sdpa_flash", "sdpa_cudnn", "flash_attn2", "flash_attn4")

@@ -40,18 +40,53 @@ def test_what_fits_is_ordered_by_imported_published_steps_and_says_which_and_whe
     with Store.open(path) as store:
         for suite in ("llama8b", "train_step"):
             store.import_file(Path("results/published/nvidia-h200") / f"{suite}.jsonl.xz")
-    said = bench("plan", "--seq-len", "16384", "--gpu", "h200", "--db", path)
+    said = bench("plan", "--seq-len", "2048", "--gpu", "h200", "--db", path)
     assert said.code == 0
     measured = [line for line in said.out.splitlines() if "tokens/s, NVIDIA H200, run " in line]
     assert len(measured) >= 2
     assert "measured: llama-3-8b, " in said.out
     told = [
         way
-        for way in json.loads(bench("plan", "--seq-len", "16384", "--gpu", "h200", "--db", path, "--json").out)["choices"]
+        for way in json.loads(bench("plan", "--seq-len", "2048", "--gpu", "h200", "--db", path, "--json").out)["choices"]
         if way["measured"]
     ]
     assert len(told) == len(measured)
     assert all(way["measured"]["run_id"][:13] in said.out for way in told)
+
+
+def test_the_heading_says_that_rows_which_train_otherwise_come_last_where_there_are_some(bench: Bench) -> None:
+    said = bench("plan", "--seq-len", "2048", "--gpu", "rtx-4090", "--attention", "sdpa_flash")
+    assert "by expected cost; rows with another adaptation or linear come last" in " ".join(said.out.split())
+
+
+def test_what_a_technique_adds_is_told_from_least_to_most_where_rows_differ(bench: Bench) -> None:
+    said = bench("plan", "--seq-len", "2048", "--gpu", "rtx-4090", "--attention", "sdpa_flash")
+    assert "linear nf4_bnb +0.69–0.89" in " ".join(said.out.split())
+    assert "offload parameters +12.78," in " ".join(said.out.split())
+
+
+def test_the_table_of_causes_says_which_row_it_is_for(bench: Bench) -> None:
+    words = ("plan", "--seq-len", "2048", "--gpu", "rtx-4090", "--attention", "sdpa_flash")
+    first, fifth = bench(*words).out.splitlines(), bench(*words, "--row", "5").out.splitlines()
+    assert fifth[0] == first[0]
+    assert first[1] == ""
+    switched = next(line for line in first if line.startswith("5 ")).split("  ")[-1].strip()
+    assert fifth[1] == f"row 5: {switched}"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--seq-len", "4k"), "'4k' is not a whole number: write 4096 or 4000"),
+        (("--batch", "two"), "'two' is not a valid whole number"),
+        (("--seq-len", "0"), "0 is not in the range"),
+        (("--dropout", "some"), "'some' is not a valid number"),
+    ],
+)
+def test_what_is_no_number_is_refused_in_plain_words(bench: Bench, options: tuple[str, str], words: str) -> None:
+    said = bench("plan", *options)
+    assert said.code == 2
+    assert words in " ".join(said.err.split())
 
 
 def test_a_database_that_was_named_and_is_none_is_an_error(bench: Bench, tmp_path: Path) -> None:
@@ -194,6 +229,14 @@ def test_settings_of_a_row_are_printed_alone(bench: Bench) -> None:
     said = bench("plan", "--seq-len", "16384", "--gpu", "h200", "--row", "1", "--emit", "hf")
     assert said.code == 0
     assert json.loads(said.out)["TrainingArguments"]["use_liger_kernel"] is True
+
+
+def test_a_row_whose_offload_a_tool_cannot_do_has_no_settings_of_it(bench: Bench) -> None:
+    words = ("plan", "--gpu", "rtx-4090", "--seq-len", "2048", "--attention", "sdpa_flash", "--row", "3", "--emit")
+    alone = bench(*words, "torchtune")
+    assert (alone.code, alone.out) == (2, "")
+    assert "two processes or more" in alone.err
+    assert "fsdp_offload_params: true" in bench(*words, "accelerate").out
 
 
 PLAN = """

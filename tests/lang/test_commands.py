@@ -112,3 +112,25 @@ def test_what_is_no_page_has_no_language(database: Path, tmp_path: Path, kind: s
 def test_a_language_that_is_none_is_a_usage_error_that_names_those_there_are() -> None:
     with pytest.raises(Exception, match=r"zh-TW"):
         bench(*PLAN, "--lang", "zh-CN")
+
+
+def test_the_row_and_the_order_of_rows_are_told_in_chinese() -> None:
+    lines = bench(*PLAN, "--row", "2", "--lang", "zh-TW").stdout.splitlines()
+    assert lines[1].startswith("第 2 列：")
+    assert any("依預期代價排序；" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("torchtune", "--sharding", "fsdp2", "--world-size", "4"),
+        ("torchtune", "--adaptation", "lora", "--linear", "nf4_bnb", "--linear-cross-entropy", "liger"),
+        ("accelerate", "--sharding", "fsdp2_root_unit", "--world-size", "4"),
+        ("hf", "--sharding", "fsdp2", "--world-size", "4"),
+        ("hf", "--sharding", "ddp", "--world-size", "2"),
+    ],
+)
+def test_what_settings_leave_unsaid_is_told_in_chinese(words: tuple[str, ...]) -> None:
+    told = bench("plan", "--seq-len", "128", "--attention", "sdpa_flash", "--lang", "zh-TW", "--emit", *words).stderr.splitlines()
+    assert told
+    assert all(HAN.search(line) for line in told), told

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from bench.plan import PlanError, TrainSpec, model_named
-from bench.plan.emit import NVME_PATH, accelerate, deepspeed, differences, hf, settings, torchtune
+from bench.plan.emit import NVME_PATH, accelerate, deepspeed, hf, settings, torchtune
 from bench.plan.spec import ZeroOptions
 
 LLAMA = model_named("llama-3-8b")
@@ -199,37 +199,27 @@ def test_fused_layers_and_quantized_weights_are_told_by_the_names_of_transformer
     assert said["LoraConfig"]["r"] == 16
 
 
-def test_what_the_trainer_does_otherwise_is_told_in_words() -> None:
-    small = model_named("llama-3.2-1b")
-    (words,) = differences("hf", small, TrainSpec(seq_len=2048, optimizer="adamw8bit_bnb"))
-    assert "1.47 GiB more than predicted" in words
-    assert differences("hf", small, TrainSpec(seq_len=2048, optimizer="adamw_fused")) == ()
-    assert differences("torchtune", small, TrainSpec(seq_len=2048, optimizer="adamw8bit_bnb", attention="sdpa_flash")) == ()
+def test_what_torchtune_shards_and_offloads_stands_in_the_fields_of_its_distributed_recipes() -> None:
+    several = TrainSpec(seq_len=128, sharding="fsdp2", world_size=4, offload="parameters")
+    assert torchtune(LLAMA, several)["fsdp_cpu_offload"] is True
+    assert torchtune(LLAMA, several)["fsdp_reshard_after_forward"] is True
+    assert torchtune(LLAMA, several)["custom_sharded_layers"] == ["tok_embeddings", "output"]
+    kept = torchtune(LLAMA, replace(several, sharding="fsdp2_kept", offload="none"))
+    assert (kept["fsdp_cpu_offload"], kept["fsdp_reshard_after_forward"]) == (False, False)
+    assert "custom_sharded_layers" not in torchtune(LLAMA, replace(several, sharding="fsdp2_root_unit"))
+    assert not [field for field in torchtune(LLAMA, TrainSpec(seq_len=128)) if field.startswith(("fsdp", "custom"))]
 
 
-def test_what_a_tools_settings_do_not_hold_is_told_and_not_dropped() -> None:
-    train = TrainSpec(seq_len=2048, checkpointing="full", adaptation="lora", linear="nf4_bnb", **FUSED)
-    (words,) = differences("accelerate", LLAMA, train)
-    for said in ("attention sdpa_flash", "checkpointing full", "adaptation lora", "linear nf4_bnb", "optimizer adamw_fused"):
-        assert said in words
-    (words,) = differences("torchtune", LLAMA, train)
-    assert words.endswith("rms_norm liger, rope liger, swiglu liger")
-    sharded = TrainSpec(seq_len=2048, checkpointing="full", sharding="zero2", world_size=2, precision="bf16_master")
-    assert differences("deepspeed", LLAMA, sharded)[0].endswith("checkpointing full")
-    bucket = replace(sharded, checkpointing="none", zero=ZeroOptions(reduce_bucket=10**6))
-    assert differences("deepspeed", LLAMA, bucket) == ()
-    assert differences("accelerate", LLAMA, bucket)[0].endswith("ZeRO's buckets")
+def test_a_norm_that_is_not_clipped_is_not_clipped_to_zero_by_torchtune() -> None:
+    assert torchtune(LLAMA, TrainSpec(seq_len=128, clip_norm=0))["clip_grad_norm"] is None
+    assert torchtune(LLAMA, TrainSpec(seq_len=128))["clip_grad_norm"] == 1.0
 
 
-def test_what_the_tools_do_of_sharding_by_themselves_is_told_in_words() -> None:
-    (buckets,) = differences("hf", LLAMA, TrainSpec(seq_len=128, sharding="ddp", world_size=2))
-    assert "gradient_as_bucket_view" in buckets
-    several = TrainSpec(seq_len=128, sharding="fsdp2", world_size=8, precision="bf16_master", attention="sdpa_flash")
-    root, kernels = differences("accelerate", LLAMA, several)
-    assert "fsdp2_root_unit" in root
-    assert kernels.endswith("attention sdpa_flash")
-    assert differences("hf", LLAMA, replace(several, sharding="fsdp2_root_unit")) == ()
-    assert differences("torchtune", LLAMA, several) == ()
+def test_dropout_and_the_kept_form_of_sharded_4_bit_weights_are_told_to_transformers() -> None:
+    assert hf(LLAMA, TrainSpec(seq_len=128, dropout=0.1))["from_pretrained"]["attention_dropout"] == 0.1
+    sharded = TrainSpec(seq_len=128, adaptation="lora", linear="nf4_bnb", sharding="fsdp2", world_size=4)
+    for train, storage in ((sharded, "bfloat16"), (replace(sharded, sharding="none", world_size=1), None)):
+        assert hf(LLAMA, train)["from_pretrained"]["quantization_config"].get("bnb_4bit_quant_storage") == storage
 
 
 def test_offload_and_buckets_stand_in_deepspeeds_section_of_zero() -> None:
@@ -249,8 +239,8 @@ def test_offload_and_buckets_stand_in_deepspeeds_section_of_zero() -> None:
 @pytest.mark.parametrize("tool", ["accelerate", "torchtune"])
 def test_yaml_of_a_tool_is_what_its_function_says(tool: str) -> None:
     train = TrainSpec(seq_len=128, checkpointing="full")
-    function = {"accelerate": accelerate, "torchtune": torchtune}[tool]
-    assert yaml.safe_load(settings(tool, LLAMA, train)) == function(train)
+    said = accelerate(train) if tool == "accelerate" else torchtune(LLAMA, train)
+    assert yaml.safe_load(settings(tool, LLAMA, train)) == said
 
 
 def test_fsdp_is_told_to_accelerate_and_to_the_trainer() -> None:
@@ -272,6 +262,13 @@ def test_fsdp_is_told_to_accelerate_and_to_the_trainer() -> None:
         ("deepspeed", {}, "zero1, zero2 and zero3"),
         ("torchtune", {"precision": "bf16_amp"}, "no setting for precision bf16_amp"),
         ("accelerate", {"precision": "fp16_pure"}, "no setting for precision fp16_pure"),
+        ("accelerate", {"precision": "bf16_master"}, "no setting for precision bf16_master on one GPU"),
+        ("accelerate", {"precision": "bf16_master", "sharding": "ddp", "world_size": 2}, "bf16_master under ddp"),
+        ("hf", {"precision": "bf16_master", "sharding": "ddp", "world_size": 2}, "bf16_master under ddp"),
+        ("deepspeed", {"sharding": "zero2", "world_size": 2}, "under DeepSpeed's engine weights have an fp32 copy"),
+        ("torchtune", {"sharding": "ddp", "world_size": 2}, "no setting for sharding ddp"),
+        ("torchtune", {"sharding": "fsdp2", "offload": "parameters"}, "two processes or more"),
+        ("torchtune", {"adaptation": "lora", "linear": "fp4_bnb"}, "no setting for linear fp4_bnb"),
     ],
 )
 def test_what_a_tool_cannot_do_is_refused(tool: str, changes: dict[str, Any], words: str) -> None:
@@ -285,6 +282,7 @@ def test_states_on_disk_have_a_folder_to_be_set_and_are_for_stage_3_alone() -> N
     )
     section = deepspeed(train)["zero_optimization"]["offload_optimizer"]
     assert section == {"device": "nvme", "nvme_path": NVME_PATH, "pin_memory": True}
-    assert accelerate(train)["deepspeed_config"]["offload_optimizer_device"] == "nvme"
+    told = accelerate(train)["deepspeed_config"]
+    assert (told["offload_optimizer_device"], told["offload_optimizer_nvme_path"]) == ("nvme", NVME_PATH)
     with pytest.raises(PlanError, match="zero3 only"):
         replace(train, sharding="zero2")

@@ -64,6 +64,28 @@ def test_where_nothing_fits_the_smallest_ways_are_shown_as_not_fitting() -> None
     assert not any(way.fits for way in ways)
 
 
+def test_what_is_asked_for_is_shown_once_though_it_would_be_offered_too() -> None:
+    fused = {"attention": "sdpa_flash", "rms_norm": "liger", "rope": "liger", "swiglu": "liger", "linear_cross_entropy": "liger"}
+    for changes, memory in (
+        ({"adaptation": "lora", "linear": "nf4_bnb"}, "24GB"),
+        ({}, "80GB"),
+        ({"checkpointing": "full"}, "4GB"),
+    ):
+        asked = TrainSpec(seq_len=2048, optimizer="adamw_fused", **fused, **changes)
+        ways = [way.train for way in choices(LLAMA, asked, parse_size(memory))]
+        assert ways.count(asked) == 1
+        assert len(ways) > 1
+
+
+def test_where_only_what_is_asked_for_fits_nothing_that_does_not_is_offered_beside_it() -> None:
+    fused = {"attention": "sdpa_flash", "rms_norm": "liger", "rope": "liger", "swiglu": "liger", "linear_cross_entropy": "liger"}
+    least = {"adaptation": "lora", "linear": "nf4_bnb", "checkpointing": "full_offloaded", "optimizer": "adamw_fused"}
+    asked = TrainSpec(seq_len=2048, **fused, **least)
+    memory = needed_bytes(peak_bytes(LLAMA, asked))
+    (only,) = choices(LLAMA, asked, memory)
+    assert only.fits
+
+
 def test_a_host_that_is_too_small_makes_ways_unfit_that_lie_on_it() -> None:
     asked, memory = TrainSpec(seq_len=4096, precision="bf16_master"), parse_size("24GB")
     plenty, scarce = (choices(LLAMA, asked, memory, host=Host(size * 2**30, 1)) for size in (256, 48))

@@ -18,6 +18,8 @@ from bench.plan.spec import PlanError, TrainSpec, model_named
 from bench.report.answers.trained import Step, Trained, way_of
 
 FLASH: Mapping[str, str] = MappingProxyType({"attention": "sdpa_flash", "optimizer": "adamw_fused"})
+"""What transformers 5 does by itself: `get_correct_attn_implementation` takes SDPA, which gets no mask where nothing is padded and so runs
+FlashAttention, and `TrainingArguments.optim` is adamw_torch_fused."""
 LIGER: Mapping[str, str] = MappingProxyType(
     {**FLASH, "rms_norm": "liger", "rope": "liger", "swiglu": "liger", "linear_cross_entropy": "liger"}
 )
@@ -42,8 +44,8 @@ class Way:
 
 
 WAYS: Sequence[Way] = (
-    Way("transformers as it comes", {}),
-    Way("FlashAttention, fused AdamW", FLASH),
+    Way("eager attention, plain layers", {}),
+    Way("FlashAttention, fused AdamW, as transformers comes", FLASH),
     Way("FlashAttention, fused AdamW, full checkpointing", {**FLASH, "checkpointing": "full"}, where_measured=True),
     Way("fused kernels", LIGER),
     Way("fused kernels, FlashAttention-4", {**LIGER, "attention": "flash_attn4"}, where_measured=True),
@@ -63,7 +65,7 @@ WAYS: Sequence[Way] = (
     Way("LoRA, fused kernels, full checkpointing", {**CHECKPOINTED, "adaptation": "lora"}),
     Way("QLoRA, fused kernels, full checkpointing, 8-bit AdamW", {**EIGHT_BIT, "adaptation": "lora", "linear": "nf4_bnb"}),
 )
-"""From what nobody switches on to what fits where nothing else does."""
+"""From the plainest code, by way of what transformers does where nobody says anything, to what fits where nothing else does."""
 
 
 @dataclass(frozen=True, slots=True)

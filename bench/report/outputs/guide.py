@@ -195,6 +195,9 @@ def _explained(lengths: Lengths, cards: Cards) -> Iterator[str]:
     yield said(
         "fused kernels: FlashAttention of torch, Liger's layers and loss, torch's fused AdamW; in bf16, states too; adapters of rank 16"
     )
+    yield said(
+        "as transformers comes: 5.x takes SDPA, which runs FlashAttention where nothing is padded, and its Trainer takes the fused AdamW"
+    )
     yield said("the time: of a step beside the plainest way that is offered, by a rule or by measured steps")
     yield said(f"ways that fit, each by its causes: `{plan}`")
     yield said("both tables again: `bench guide --published results/published`")
