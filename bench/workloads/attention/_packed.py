@@ -39,4 +39,5 @@ def packed(kernel: Callable[..., Any], spec: AttentionSpec) -> Callable[[torch.T
         )
         return out.unflatten(0, (q.shape[0], q.shape[2])).transpose(1, 2)
 
+    attention.make_mask = lambda q: boundaries(q.device)  # type: ignore[attr-defined]
     return attention

@@ -71,6 +71,7 @@ def sdpa_with(
         # No copy where the kernel writes the layout of projections, as the fused ones do.
         return out.transpose(1, 2).contiguous().transpose(1, 2)
 
+    attention.make_mask = mask  # type: ignore[attr-defined]
     return attention
 
 

@@ -54,4 +54,6 @@ def eager(spec: AttentionSpec) -> Any:
         weights = functional.dropout(weights, p=spec.dropout)
         return torch.matmul(weights, values).transpose(1, 2).contiguous().transpose(1, 2)
 
+    if spec.mask != "full":
+        attention.make_mask = additive_mask  # type: ignore[attr-defined]
     return attention

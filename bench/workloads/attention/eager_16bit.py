@@ -52,4 +52,5 @@ def eager_16bit(spec: AttentionSpec) -> Any:
         out = torch.bmm(weights, values.flatten(0, 1)).unflatten(0, q.shape[:2])
         return out.transpose(1, 2).contiguous().transpose(1, 2)
 
+    attention.make_mask = mask_of  # type: ignore[attr-defined]
     return attention

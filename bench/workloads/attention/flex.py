@@ -59,4 +59,5 @@ def flex(spec: AttentionSpec) -> Any:
         out: torch.Tensor = compiled(q, k, v, block_mask=block_mask(q.device), scale=spec.scale, enable_gqa=grouped)
         return out.transpose(1, 2).contiguous().transpose(1, 2)
 
+    attention.make_mask = lambda q: block_mask(q.device)  # type: ignore[attr-defined]
     return attention

@@ -3,10 +3,17 @@
 The slot's builder gets the step's spec and returns a change of the model, made after every other. The loss over the vocabulary is not
 compiled with it: it is a slot of its own, with a `compiled` implementation. What torch.compile cannot trace stays eager within it (a
 graph break), as for users. The proof is that the modules are marked, and that code was traced.
+
+A checkpoint is traced with what it wraps: torch supports that order in full, and it is that of torchtitan, of accelerate's regional
+compilation and, for a whole model, of transformers' Trainer. A checkpoint around compiled code calls it again while the backward runs, on a
+GPU in a thread of autograd's. Whatever guard does not hold any more there makes another graph, which saves other tensors than the first
+did: a CheckpointError. (pytorch issues 143176 and 166926.) Only a checkpoint whose hooks move its input to the host stays around, since
+hooks are not traced.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,17 +24,51 @@ REFUSES = ["InvalidCxxCompiler", "No working C\\+\\+ compiler"]
 
 
 def compiled(modules: Callable[[Any], list[Any]]) -> Change:
-    """Compiles those modules of a model where they stand."""
+    """Compiles those modules of a model where they stand, each with the checkpoint around it where it has one."""
 
     def compile_them(model: Any) -> Any:
         for module in modules(model):
-            module.compile(dynamic=False)
+            _compile(module)
         return model
 
     def missing(evidence: Evidence) -> str | None:
-        eager = sum(module._compiled_call_impl is None for module in modules(evidence.model))
+        eager = sum(not is_compiled(module) for module in modules(evidence.model))
         if eager:
             return f"{eager} modules are not compiled"
-        return None if evidence.compiled_frames else "nothing was traced"
+        return None if evidence.compiled_graphs else "nothing was compiled"
 
     return Change(compile_them, missing)
+
+
+def is_compiled(module: Any) -> bool:
+    """Whether a call of the module is compiled, or the checkpoint that it hands itself to."""
+    handed_to = getattr(module, "_gradient_checkpointing_func", None)
+    return module._compiled_call_impl is not None or hasattr(handed_to, "_torchdynamo_orig_callable")
+
+
+def _compile(module: Any) -> None:
+    import torch
+
+    checkpoint = _traceable_checkpoint(module)
+    if checkpoint is None:
+        module.compile(dynamic=False)
+        return
+
+    def run(layer: Callable[..., Any], *inputs: Any) -> Any:
+        return checkpoint(layer, *inputs)
+
+    module._gradient_checkpointing_func = torch.compile(run, dynamic=False)
+
+
+def _traceable_checkpoint(module: Any) -> Callable[..., Any] | None:
+    """torch's checkpoint with its options, where transformers' layer hands itself to that and to no hooks around it.
+
+    A whole model has the same attributes, and hands over nothing.
+    """
+    from torch.utils.checkpoint import checkpoint
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    if not (isinstance(module, GradientCheckpointingLayer) and module.gradient_checkpointing):
+        return None
+    function: functools.partial[Any] = module._gradient_checkpointing_func
+    return function if function.func is checkpoint else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench.declare import implementation
-from bench.workloads.compile import DTYPES
+from bench.workloads.compile import DTYPES, is_compiled
 from bench.workloads.train_step._change import Change, Evidence, unchanged
 
 
@@ -16,4 +16,4 @@ def none(spec: Any) -> Change:
 
 def _compiled(evidence: Evidence) -> str | None:
     modules = (evidence.model.model, *evidence.model.model.layers)
-    return None if all(module._compiled_call_impl is None for module in modules) else "a layer or the model is compiled"
+    return None if not any(map(is_compiled, modules)) else "a layer or the model is compiled"

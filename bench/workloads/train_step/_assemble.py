@@ -4,7 +4,7 @@ adaptation     says which weights learn, while the layers are still plain
 norms, mlps    replace modules, so that what follows finds the linear layers where they will be
 linear, qat    convert the linear layers, those below adapters too
 checkpointing  wraps each layer as it then is
-compile        traces all of it
+compile        traces all of it, checkpoints too
 sharding       shares the whole among ranks, with the update
 """
 

@@ -26,8 +26,8 @@ class Evidence:
     """Names of the weights that got a gradient."""
     frozen: tuple[str, ...]
     """Names of those that got none."""
-    compiled_frames: int
-    """Pieces of code that torch.compile has traced in this process."""
+    compiled_graphs: int
+    """Graphs that torch.compile has made in this process. A frame may be traced and nothing in it compiled."""
 
 
 @dataclass(frozen=True, slots=True)

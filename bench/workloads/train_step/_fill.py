@@ -49,7 +49,14 @@ class Filler:
         return self._implementations[slot].name == UNTOUCHED[slot]
 
     def attention(self) -> None:
-        """Gives each layer the attention that `INTERFACE` calls."""
+        """Gives each layer the attention that `INTERFACE` calls.
+
+        Where layers are compiled its mask is there before they are traced. A mask that the first call makes and keeps would make graphs
+        of two kinds: a layer that made it in the forward finds it when a checkpoint runs it again, and saves other tensors than it did.
+        """
+        import torch
+
+        traced = self._implementations["compile"].name != "none"
         for layer in self._model.model.layers:
             module = layer.self_attn
             if getattr(module, "attn_logit_softcapping", None) is not None:
@@ -62,6 +69,8 @@ class Filler:
             except ValueError as error:
                 raise Unsupported(str(error)) from error
             function, dtype = self._build("attention", spec), torch_dtype(self._numerics.compute)
+            if traced and (make_mask := getattr(function, "make_mask", None)) is not None:
+                make_mask(torch.empty(0, dtype=dtype, device=self._model.device))
             module.stepbench_attention = _in_dtype(function, dtype) if self._numerics.autocast else function
 
     def norms(self) -> None:

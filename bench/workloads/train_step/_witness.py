@@ -93,7 +93,7 @@ def _evidence(step: TrainingStep, counts: Counter[str], compiled: bool, learned:
         runs=None if compiled else tuple(counts[f"attention.{index}"] for index in range(step.spec.shape.layers)),
         learned=tuple(name for name in names if name in learned),
         frozen=tuple(name for name in names if name not in learned),
-        compiled_frames=int(torch._dynamo.utils.counters["frames"]["ok"]) if compiled else 0,
+        compiled_graphs=int(torch._dynamo.utils.counters["stats"]["unique_graphs"]) if compiled else 0,
     )
 
 
