@@ -13,7 +13,7 @@ from bench.report.numbers.layout import Facet
 from bench.report.numbers.memory import CAUSE_MEANINGS, CAUSES, by_cause
 from bench.report.numbers.predicted import predicted_causes, prediction_words
 from bench.report.numbers.summary import PHASES, TIME, CaseSummary
-from bench.report.views.pareto import front_of, front_words, pareto
+from bench.report.views.pareto import front_of, front_words, near_words, pareto
 
 PREDICTED = "predicted"
 
@@ -154,4 +154,6 @@ def _front(facet: Facet, swept: str | None, chosen: dict[str, Style], prefix: st
     except ValueError:
         return None  # values that no axis carries, as only an imported row may hold; the charts above say so
     hint = "nearer to the lower left is better · both axes logarithmic · dashed: what nobody beats in both · hollow: other numbers"
-    return Extra(f"Time against memory{_at(swept, front.x)}", hint, svg, (front_words(front, facet, swept),))
+    return Extra(
+        f"Time against memory{_at(swept, front.x)}", hint, svg, (front_words(front, facet, swept), *near_words(front, facet.memory))
+    )

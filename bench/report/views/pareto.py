@@ -76,6 +76,21 @@ def front_words(front: Front, facet: Facet, swept: str | None) -> str:
     return words + "."
 
 
+def near_words(front: Front, memory: str) -> tuple[str, ...]:
+    """A sentence for each group of the unbeaten whose memory prints the same: why the slower ones of them are not beaten."""
+    alike: dict[str, list[CaseSummary]] = {}
+    for cell in front.best:
+        alike.setdefault(units.size(cell.values[memory].median), []).append(cell)
+    found = []
+    for cells in alike.values():
+        held = [cell.values[memory].median for cell in cells]
+        if len(cells) > 1 and max(held) > min(held):
+            found.append(
+                f"The memory of {', '.join(cell.label for cell in cells)} lies within {units.size(max(held) - min(held))}."
+            )
+    return tuple(found)
+
+
 def pareto(front: Front, facet: Facet, chosen: dict[str, Style], prefix: str) -> str | None:
     """SVG text of the chart, both axes logarithmic; None with more names than can be told apart. Raises ValueError as `limits` does."""
     if len(front.cells) > MOST_NAMES:

@@ -9,7 +9,7 @@ from bench.report import render_page
 from bench.report.drawing.figures import styles
 from bench.report.numbers.layout import Facet, sections
 from bench.report.numbers.summary import PEAK, TIME, summarize
-from bench.report.views.pareto import front_of, front_words, pareto, unbeaten
+from bench.report.views.pareto import front_of, front_words, near_words, pareto, unbeaten
 from tests import factories
 from tests.report.step_sample import TOLERATED
 
@@ -50,6 +50,17 @@ def test_the_front_is_named_in_words() -> None:
         "Unbeaten: a (1.00 s, 8 B), b (2.00 s, 4 B), d (4.00 s, 1 B); "
         "for each of the other 2 one of these is at least as fast and as small."
     )
+
+
+def test_of_unbeaten_ones_whose_memory_prints_the_same_it_is_said_by_how_much_it_differs() -> None:
+    size = 128 * 2**20
+    rows = [_row("a", 1.0, size + 2**16), _row("b", 2.0, size), _row("c", 2.5, 2 * size), _row("d", 3.0, size / 2)]
+    front = front_of(_facet(rows))
+    assert front is not None
+    assert near_words(front, PEAK) == ("The memory of a, b lies within 64.0 KiB.",)
+    twins = front_of(_facet([_row("a", 1.0, size), _row("b", 1.0, size), *rows[2:]]))
+    assert twins is not None
+    assert near_words(twins, PEAK) == ()
 
 
 def test_who_computes_something_else_on_purpose_beats_nobody() -> None:
