@@ -15,6 +15,8 @@ from bench.records import Case, Json
 PREDICTED = "predicted"
 """Under this name it lies among the row's conditions."""
 WORKLOAD = "train_step"
+AWAY = ("host", "host_pinned", "disk")
+"""In host memory, the page-locked part of it, in files."""
 TARGETS: Mapping[str, Target] = {"cuda": Target(), "cpu": Target(cuda=False)}
 """Kind of device to the kernels that are predicted for."""
 
@@ -28,6 +30,8 @@ class Stored:
     causes: Mapping[str, int]
     phases: Mapping[str, int] = field(default_factory=dict)
     """The highest of each phase; empty in rows of older versions."""
+    away: Mapping[str, int] = field(default_factory=dict)
+    """By `AWAY`, only where something lies there; empty in rows of older versions too."""
 
 
 def foretold_of(case: Case) -> dict[str, Json]:
@@ -46,9 +50,7 @@ def foretold_of(case: Case) -> dict[str, Json]:
     causes: dict[str, Json] = dict(peak.by_category())
     told: dict[str, Json] = {"peak_bytes": peak.size_bytes, "phase": peak.phase, "moment": peak.name, "causes": causes}
     away: dict[str, Json] = {
-        name: size
-        for name, size in (("host", found.host_bytes), ("host_pinned", found.pinned_bytes), ("disk", found.disk_bytes))
-        if size
+        name: size for name, size in zip(AWAY, (found.host_bytes, found.pinned_bytes, found.disk_bytes), strict=True) if size
     }
     kept: dict[str, Json] = {"away": away} if away else {}
     return {PREDICTED: {**told, **kept, "phases": dict(found.by_phase()), "notes": list(found.notes)}}
@@ -59,12 +61,13 @@ def stored(conditions: Mapping[str, Any]) -> Stored | None:
     kept = conditions.get(PREDICTED)
     if not isinstance(kept, Mapping) or not isinstance(kept.get("causes"), Mapping):
         return None
-    peak, phase, causes, phases = kept.get("peak_bytes"), kept.get("phase"), kept["causes"], kept.get("phases", {})
-    if not isinstance(peak, int) or not isinstance(phase, str) or not isinstance(phases, Mapping):
+    peak, phase, causes = kept.get("peak_bytes"), kept.get("phase"), kept["causes"]
+    phases, away = kept.get("phases", {}), kept.get("away", {})
+    if not isinstance(peak, int) or not isinstance(phase, str) or not isinstance(phases, Mapping) or not isinstance(away, Mapping):
         return None
-    if not all(isinstance(size, int) for size in (*causes.values(), *phases.values())):
+    if not all(isinstance(size, int) for size in (*causes.values(), *phases.values(), *away.values())):
         return None
-    return Stored(peak, phase, _in_order(causes, CAUSES), _in_order(phases, PHASES))
+    return Stored(peak, phase, _in_order(causes, CAUSES), _in_order(phases, PHASES), _in_order(away, AWAY))
 
 
 def _in_order(sizes: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:

@@ -39,6 +39,10 @@ def test_what_is_to_lie_off_the_gpu_is_stored_too_where_something_does() -> None
     case = step(sharding="zero3", offloading="optimizer_nvme", precision="bf16_master", optimizer="adamw_cpu_deepspeed")
     kept, prediction = json.loads(json.dumps(foretold_of(case)))[PREDICTED], predict(case.params, case.subject)
     assert kept["away"] == {"host": prediction.host_bytes, "host_pinned": prediction.pinned_bytes, "disk": prediction.disk_bytes}
+    found = stored({PREDICTED: kept})
+    assert found is not None
+    assert found.away == kept["away"]
+    assert stored({PREDICTED: {**kept, "away": {"host": "much"}}}) is None
     assert "away" not in foretold_of(step())[PREDICTED]  # type: ignore[operator]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from bench.plan.predict import predict
@@ -27,6 +27,9 @@ MEASURED_AS: Mapping[str, tuple[str, ...]] = {
 }
 """Phase of a measured step to the phases of a predicted one that it holds."""
 
+AWAY_METRICS: Mapping[str, str] = {"host_pinned_bytes": "host_pinned", "disk_bytes": "disk"}
+"""Metric to the part of a prediction that lies off the GPU; memory of the host that is not page-locked holds the process too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Foretold:
@@ -37,6 +40,8 @@ class Foretold:
     """By phase of a measured step."""
     before: bool
     """Whether the row stored them before it ran; else they are by today's formulas."""
+    away: Mapping[str, float] = field(default_factory=dict)
+    """By metric of `AWAY_METRICS`, only what lies off the GPU; empty where the row stored none of it."""
 
 
 def predicted_causes(case: CaseSummary) -> dict[str, float]:
@@ -56,7 +61,8 @@ def predicted_phases(case: CaseSummary) -> Foretold | None:
     if told and found is None:
         return None
     if found is not None and found.phases:
-        return Foretold(found.peak_bytes, _as_measured(found.phases), before=True)
+        away = {metric: float(found.away[part]) for metric, part in AWAY_METRICS.items() if part in found.away}
+        return Foretold(found.peak_bytes, _as_measured(found.phases), before=True, away=away)
     computed = by_formulas(case)
     return Foretold(computed.peak_bytes, _as_measured(computed.by_phase()), before=False) if computed else None
 

@@ -79,7 +79,8 @@ def _prediction(found: Stored | None) -> Json:
     if found is None:
         return {}
     told: dict[str, Json] = {"peak_bytes": found.peak_bytes, "phase": found.phase, "causes": dict(found.causes)}
-    return {**told, "phases": dict(found.phases)} if found.phases else told
+    beside = {"phases": dict(found.phases), "away": dict(found.away)}
+    return {**told, **{name: sizes for name, sizes in beside.items() if sizes}}
 
 
 def _rounded(share: Json) -> float:

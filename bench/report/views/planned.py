@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.metrics import METRICS
@@ -10,13 +10,15 @@ from bench.plan.validate import WHOLE_ERROR, WHOLE_ERROR_OF_SEVERAL
 from bench.report.drawing.figures import case_word
 from bench.report.numbers import units
 from bench.report.numbers.layout import Section
-from bench.report.numbers.predicted import Foretold, off_words, predicted_phases
+from bench.report.numbers.predicted import AWAY_METRICS, Foretold, off_words, predicted_phases
 from bench.report.numbers.sharded import PHASE_PEAKS, WORLD_SIZE, places, rank_word, ranks_words
 from bench.report.numbers.summary import TOTAL, CaseSummary
 from bench.report.views.tables import Cell, Head, Table
 
 COLUMNS = (*PHASE_PEAKS, TOTAL)
 HEADS = ("forward and loss", "backward", "update", "the whole step")
+AWAY_HEADS: Mapping[str, str] = {"host_pinned_bytes": "page-locked on the host", "disk_bytes": "on disk"}
+"""Told where a line has both what was measured and what was foretold of it."""
 MOST_LINES = 48
 
 
@@ -33,6 +35,8 @@ class _Line:
     def predicted(self, metric: str) -> float | None:
         if self.foretold is None:
             return None
+        if metric in AWAY_METRICS:
+            return self.foretold.away.get(metric)
         return self.foretold.peak_bytes if metric == TOTAL else self.foretold.phases.get(PHASE_PEAKS[metric])
 
     @property
@@ -53,19 +57,21 @@ def planned_table(section: Section, row_ids: Mapping[tuple[str, str], str]) -> T
     lines = [line for line in found if line.foretold is not None or any(map(line.measured, PHASE_PEAKS))]
     if not any(line.off is not None for line in lines):
         return None
+    away = [metric for metric in AWAY_METRICS if any(line.measured(metric) and line.predicted(metric) for line in lines)]
     heads = (
         Head("subject"),
         Head(f"{rank_word(section.cases[0])}s"),
         *((Head("at"),) if any(line.at for line in lines) else ()),
         *(Head(head, METRICS[metric].description) for head, metric in zip(HEADS, COLUMNS, strict=True)),
+        *(Head(AWAY_HEADS[metric], METRICS[metric].description) for metric in away),
     )
-    most = max(value for line in lines for metric in COLUMNS for value in (line.measured(metric), 0.0) if value is not None)
+    most = {**dict.fromkeys(COLUMNS, _most(lines, COLUMNS)), **{metric: _most(lines, (metric,)) for metric in away}}
     made = tuple(
         (
             Cell(line.case.label, link=row_ids.get((line.case.case.key, line.case.arm))),
             Cell(str(line.case.case.world_size)),
-            *((Cell(line.at),) if len(heads) > len(COLUMNS) + 2 else ()),
-            *(_cell(line, metric, most) for metric in COLUMNS),
+            *((Cell(line.at),) if any(line.at for line in lines) else ()),
+            *(_cell(line, metric, largest) for metric, largest in most.items()),
         )
         for line in lines[:MOST_LINES]
     )
@@ -75,6 +81,11 @@ def planned_table(section: Section, row_ids: Mapping[tuple[str, str], str]) -> T
         "off. Bars begin at zero; shorter is better."
     )
     return Table("Predicted and measured, phase by phase", caption, heads, made, words=(*_words(lines), *more), kind="planned")
+
+
+def _most(lines: Sequence[_Line], metrics: Sequence[str]) -> float:
+    """The largest measured, which is where a bar is full."""
+    return max((value for line in lines for metric in metrics if (value := line.measured(metric)) is not None), default=0.0)
 
 
 def _cell(line: _Line, metric: str, most: float) -> Cell:

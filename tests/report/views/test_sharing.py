@@ -315,6 +315,28 @@ def test_rows_that_keep_no_phases_are_beside_today_s_formulas_and_say_so() -> No
     assert not any(cell.note for line in ranks.lines for cell in line)
 
 
+def test_what_was_to_lie_off_the_gpu_stands_beside_what_was_seen_there(made: Made) -> None:
+    def on_host(row: Result) -> Result:
+        if row.case.subject["sharding"] != "zero3":
+            return row
+        told = {**row.conditions[PREDICTED], "away": {"host": 12 * 2**30, "host_pinned": 10 * 2**30}}
+        seen = Measurement("host_pinned_bytes", "byte", (11.0 * 2**30,))
+        return replace(row, conditions={**row.conditions, PREDICTED: told}, measurements=(*row.measurements, seen))
+
+    offloaded = changed(made, on_host)
+    found = lines(planned_table(section_of(offloaded), {}))
+    assert found["sharding=zero3", "2"]["page-locked on the host"] == ("11.0 GiB", "plan 10.0 GiB, -9.1 %", "")
+    assert found["sharding=zero2", "2"]["page-locked on the host"][:2] == ("–", "")
+    assert "on disk" not in found["sharding=zero3", "2"]
+    assert "page-locked on the host" not in lines(planned_table(section_of(made), {}))["sharding=zero3", "2"]
+    text = render_page([offloaded[0]], offloaded[1], now=NOW)
+    assert "page-locked on the host" in text
+    assert verify_page(text).agrees
+    assert "主機上鎖定分頁" in page_in(text, language("zh-TW"))
+    forged = verify_page(text.replace("plan 10.0 GiB", "plan 10.9 GiB"))
+    assert [difference.what for difference in forged.differences][:1] == ["predictions by phase"]
+
+
 def test_what_did_not_fit_stands_beside_what_was_planned_and_what_was_refused_beside_nothing(made: Made) -> None:
     found = lines(planned_table(section_of(out_of_memory(made, "ddp", 2)), {}))
     assert found["sharding=ddp", "2"]["the whole step"] == ("OOM", "plan 31.0 GiB", "word")
