@@ -20,8 +20,9 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Never
 
 from bench.errors import Unavailable, Unsupported
 from bench.records import Case, Check, Cost, Pass, Proof, Scalar
@@ -57,6 +58,9 @@ PRODUCTS = (OWN_DTYPE, "fp8", "int8")
 
 DEVICES = ("cpu", "cuda", "cpu-interpreter")
 """`cpu-interpreter` runs a device's kernels on a CPU, for numbers and memory only; what runs on `cpu` runs there too."""
+
+_OTHER_NAMES: Mapping[str, str] = {"gpu": "cuda", **{name: ours for ours, name in DTYPES.items() if ours != "tf32"}}
+"""What others call a device or a dtype, to our word for it."""
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -160,9 +164,9 @@ def _patterns(proof: Mapping[str, Any] | None) -> dict[str, ProofPatterns]:
     for device, entry in by_device.items():
         if not isinstance(entry, Mapping):
             raise TypeError(f"proof[{device!r}] takes a mapping of kernels, ops and not, not {entry!r}")
-        unknown = set(entry) - {"kernels", "ops", "not"}
+        unknown = sorted(set(map(str, entry)) - {"kernels", "ops", "not"})
         if unknown:
-            raise TypeError(f"proof has no {', '.join(sorted(unknown))}; it takes kernels, ops and not")
+            raise TypeError(f"proof has no {_meant(unknown, ('kernels', 'ops', 'not'))}; it takes kernels, ops and not")
         found = {kind: _expressions(f"proof[{kind!r}]", entry.get(kind, ())) for kind in ("kernels", "ops", "not")}
         patterns[device] = ProofPatterns(found["kernels"], found["ops"], found["not"])
     return patterns
@@ -175,8 +179,33 @@ def _texts(what: str, given: Any, known: Sequence[str] = ()) -> tuple[str, ...]:
     if not isinstance(given, Sequence) or not all(isinstance(text, str) for text in given):
         raise TypeError(f"{what} takes a list of strings, not {given!r}")
     if known and (unknown := sorted(set(given) - set(known))):
-        raise TypeError(f"unknown {what} {', '.join(unknown)}; known: {', '.join(known)}")
+        raise TypeError(f"unknown {what} {_meant(unknown, known)}; known: {', '.join(known)}")
     return tuple(given)
+
+
+def _meant(unknown: Sequence[str], known: Sequence[str]) -> str:
+    """The unknown words, each with the known one that it may stand for."""
+    told = []
+    for word in unknown:
+        near = [_OTHER_NAMES[word]] if _OTHER_NAMES.get(word) in known else get_close_matches(word, known, n=1)
+        told.append(f"{word} (did you mean {str(near[0])!r}?)" if near else word)
+    return ", ".join(told)
+
+
+def _check_builder(builder: Callable[[Any], Any]) -> None:
+    """Raises TypeError for what could not build anything: it would only be seen in a trial, or never."""
+    if not inspect.isfunction(builder):
+        what = f"the class {builder.__name__}" if inspect.isclass(builder) else f"a {type(builder).__name__}"
+        raise TypeError(f"@implementation decorates a function of the slot's spec, not {what}; let a function return it")
+    name = builder.__name__
+    if not name.isidentifier():
+        raise TypeError(f"a builder needs a name of its own, by which suites call it: write `def name(spec): ...`, and no {name}")
+    if inspect.iscoroutinefunction(builder) or inspect.isgeneratorfunction(builder) or inspect.isasyncgenfunction(builder):
+        raise TypeError(f"{name} is async or yields: a builder returns what it has built, as a plain `def {name}(spec)`")
+    try:
+        inspect.signature(builder).bind(None)
+    except TypeError as error:
+        raise TypeError(f"a builder gets its slot's spec and nothing else: write `def {name}(spec)` ({error})") from None
 
 
 def _expressions(what: str, given: Any) -> tuple[str, ...]:
@@ -190,6 +219,8 @@ def _expressions(what: str, given: Any) -> tuple[str, ...]:
 
 
 def implementation(
+    misplaced: None = None,
+    /,
     *,
     requires: Sequence[str] = (),
     devices: Sequence[str] = ("cpu", "cuda"),
@@ -201,6 +232,7 @@ def implementation(
     builds: Sequence[str] = (),
     multiplies_in: str | None = None,
     workload: str | None = None,
+    **unknown: Never,
 ) -> Callable[[Callable[[Any], Any]], Implementation]:
     """Declares the decorated builder as one way to fill the slot that its folder names (`workload` says it where there is no folder).
 
@@ -216,8 +248,15 @@ def implementation(
             are stored in few bits and unpacked. Work per second is then held against the limit of that format; without it against none.
 
     Raises TypeError for a string where a list belongs, for an unknown word, for a pattern that is no regular expression, for a tolerance
-    that is no number above 0, and for `multiplies_in` without one.
+    that is no number above 0, for `multiplies_in` without one, and for a builder that is no named function of one spec.
     """
+    if misplaced is not None:
+        raise TypeError("write @implementation(...), with parentheses, and in them keywords alone, such as dtypes=[...]")
+    if unknown:
+        known = [name for name, entry in inspect.signature(implementation).parameters.items() if entry.kind is entry.KEYWORD_ONLY]
+        raise TypeError(f"@implementation takes no {_meant(sorted(unknown), known)}; it takes {', '.join(known)}")
+    if workload is not None and not isinstance(workload, str):
+        raise TypeError(f"workload takes the name of a slot, not {workload!r}")
     checked_requires = _texts("requires", requires)
     checked_devices = _texts("devices", devices, DEVICES)
     checked_dtypes = _texts("dtypes", dtypes, tuple(DTYPES))
@@ -232,6 +271,7 @@ def implementation(
         raise TypeError("multiplies_in needs a tolerance: what is held to rounding computes in the case's dtype")
 
     def decorate(builder: Callable[[Any], Any]) -> Implementation:
+        _check_builder(builder)
         module = inspect.getmodule(builder)
         doc = inspect.getdoc(builder) or (module.__doc__ if module else None) or ""
         return Implementation(

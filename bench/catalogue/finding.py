@@ -6,28 +6,28 @@ A built-in folder is imported when something asks for it; lone-file plug-ins are
 
 from __future__ import annotations
 
-import importlib
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
-import bench.workloads
+from bench.catalogue.built_in import folders, implementations_in, strays, useless_folders, workload_of
 from bench.catalogue.installed import check_requirements
-from bench.catalogue.names import unknown
+from bench.catalogue.names import shown, unknown
 from bench.catalogue.outside import (
     Declared,
     declared_by,
     entry_points_found,
+    importing,
     load_plugin,
-    own_implementations,
     reason_of,
     workload_mistake,
 )
 from bench.catalogue.shapes import ModelShape, read_models
 from bench.declare import Implementation, Workload
-from bench.errors import HarnessError, PluginError, Problem, SelectionError
+from bench.errors import PluginError, Problem, SelectionError
 
 
 @dataclass(slots=True)
@@ -65,10 +65,14 @@ class Catalogue:
     """All that can be named in a suite. Built-ins first, then plug-in files, then entry points; a name is never redefined."""
 
     def __init__(self, plugins: Sequence[Path] = ()) -> None:
-        self._folders = _folders()
+        self._folders = folders()
+        self.notices: list[str] = []
+        """What is worth telling of what has been imported so far, a sentence each."""
         self._implementations: dict[str, dict[str, Implementation]] = {}
         self._plugins = _Outside()
-        declared = [load_plugin(path) for path in dict.fromkeys(Path(path).expanduser().resolve() for path in plugins)]
+        declared = [
+            load_plugin(path, self.notices) for path in dict.fromkeys(Path(path).expanduser().resolve() for path in plugins)
+        ]
         for entry in declared:
             self._admit_workload(entry, self._plugins)
         for entry in declared:
@@ -82,8 +86,8 @@ class Catalogue:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Entry points that cannot be used, each with its reason. They break nothing else."""
-        return self._entry_points[1]
+        """Entry points and folders that cannot be used, each with its reason. They break nothing else."""
+        return (*self._entry_points[1], *useless_folders(self.workloads.values()))
 
     def slots(self) -> tuple[str, ...]:
         """The names of all slots: built-in folders, then those of outside workloads."""
@@ -111,9 +115,25 @@ class Catalogue:
         if found is None:
             known = self.implementations(slot)
             if name not in known:
-                raise SelectionError(unknown(f"implementation of {slot}", name, list(known)))
+                elsewhere = self.elsewhere(name)
+                message = unknown(f"implementation of {slot}", name, list(known), hint=elsewhere is None)
+                raise SelectionError(f"{message}; {elsewhere}" if elsewhere else message)
             found = known[name]
         return found
+
+    def elsewhere(self, name: str) -> str | None:
+        """Where an implementation of that name is, in words, for who asked in another slot; None where there is none."""
+        holders = []
+        for slot in self.slots():
+            # What is wrong with the folder of another slot is told where that is used.
+            with contextlib.suppress(PluginError):
+                if name in self.implementations(slot):
+                    holders.append(slot)
+        if holders:
+            more = f" and {len(holders) - 3} slots more" if len(holders) > 3 else ""
+            return f"{shown(name)} is one of {', '.join(holders[:3])}{more}"
+        lost = next((folder / f"{name}.py" for folder in strays().values() if (folder / f"{name}.py").is_file()), None)
+        return f"{lost} is in no slot, since its folder has no __init__.py" if lost else None
 
     @cached_property
     def _entry_points(self) -> tuple[_Outside, tuple[Problem, ...]]:
@@ -121,7 +141,9 @@ class Catalogue:
         group, problems, loaded = _Outside(), [], []
         for name, value, load in entry_points_found():
             try:
-                declared = declared_by(load(), f"entry point {name}")
+                with importing(f"entry point {name}", self.notices):
+                    loaded_object = load()
+                declared = declared_by(loaded_object, f"entry point {name}")
                 self._admit_workload(declared, group)
                 loaded.append((name, declared))
             except (Exception, SystemExit) as error:  # noqa: BLE001 - somebody else's package; what it raised is the reason shown
@@ -137,24 +159,11 @@ class Catalogue:
         if slot not in self._folders:
             return {}
         if slot not in self._implementations:
-            found: dict[str, Implementation] = {}
-            for file in sorted(self._folders[slot].glob("[!_]*.py")):
-                module = importlib.import_module(f"bench.workloads.{slot}.{file.stem}")
-                for entry in own_implementations(module):
-                    if entry.slot != slot or entry.name in found:
-                        raise HarnessError(f"{file}: {entry.name} of slot {entry.slot!r} does not belong here, or is there twice")
-                    found[entry.name] = entry
-            self._implementations[slot] = found
+            self._implementations[slot] = implementations_in(self._folders[slot], self.notices)
         return self._implementations[slot]
 
     def _folder_workload(self, name: str) -> Workload | None:
-        if name not in self._folders:
-            return None
-        module = importlib.import_module(f"bench.workloads.{name}")
-        workload: Workload | None = getattr(module, "WORKLOAD", None)
-        if workload is not None and workload.name != name:
-            raise HarnessError(f"{module.__file__}: WORKLOAD is named {workload.name!r}, not as its folder")
-        return workload
+        return workload_of(self._folders[name], self.notices) if name in self._folders else None
 
     def _find_workload(self, name: str) -> Workload | None:
         found = self._folder_workload(name) or self._plugins.workloads.get(name)
@@ -200,8 +209,3 @@ class Catalogue:
 def load_catalogue(plugins: Sequence[Path] = ()) -> Catalogue:
     """The catalogue with these lone-file plug-ins. Raises PluginError for a file that cannot be loaded or declares nothing."""
     return Catalogue(plugins)
-
-
-def _folders() -> dict[str, Path]:
-    root = Path(bench.workloads.__path__[0])
-    return {path.parent.name: path.parent for path in sorted(root.glob("[!_]*/__init__.py"))}

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
+
+LEAST_LETTERS = 4
+"""Of a family's name, below which a likeness is chance."""
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:
     """The known word that is most like `word`, or None where none is near."""
     lowered = {name.lower(): name for name in known}
     matches = get_close_matches(word.lower()[:300], list(lowered), n=1, cutoff=0.6)
-    return lowered[matches[0]] if matches else None
+    if matches:
+        return lowered[matches[0]]
+    # Who types the family of a model, `lama`, means none of the long names in full: their first words are compared.
+    families: dict[str, str] = {}
+    for name in known:
+        families.setdefault(re.split(r"[^a-z]", name.lower(), maxsplit=1)[0], name)
+    matches = get_close_matches(
+        word.lower()[:300], [family for family in families if len(family) >= LEAST_LETTERS], n=1, cutoff=0.8
+    )
+    return families[matches[0]] if matches else None
 
 
 def shown(value: Any) -> str:

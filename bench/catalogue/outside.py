@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import re
 import sys
+import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -56,6 +58,24 @@ def declared_by(loaded: object, origin: str) -> Declared:
     return Declared(origin, own, workload)
 
 
+HEAVY = "torch"
+"""What nothing that is declared may import: commands that only plan or judge would wait for it."""
+
+
+@contextlib.contextmanager
+def importing(origin: str, notices: list[str]) -> Iterator[None]:
+    """Round the import of what others wrote: what that prints goes to stderr, and that it imports torch is told in `notices`."""
+    had, started_s = HEAVY in sys.modules, time.perf_counter()
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
+    if HEAVY in sys.modules and not had:
+        took_s = time.perf_counter() - started_s
+        notices.append(
+            f"{origin}: importing it imports {HEAVY} too, so every command that reads it takes {took_s:.1f} s longer: "
+            "import torch, and packages that bring it along, inside the builder"
+        )
+
+
 def entry_points_found() -> list[tuple[str, str, Callable[[], object]]]:
     from importlib.metadata import entry_points
 
@@ -63,12 +83,18 @@ def entry_points_found() -> list[tuple[str, str, Callable[[], object]]]:
     return [(entry.name, entry.value, entry.load) for entry in found]
 
 
-def workload_mistake(workload: object) -> str | None:
+def form_mistake(workload: object) -> str | None:
+    """Why this is no workload at all; None where it is one."""
     if not isinstance(workload, Workload):
         return f"it must be an instance of bench.declare.Workload, not {type(workload).__name__}"
     lacking = [name for name in ("name", "version", "slots", "params") if not hasattr(workload, name)]
-    if lacking:
-        return f"it lacks {', '.join(lacking)}"
+    return f"it lacks {', '.join(lacking)}" if lacking else None
+
+
+def workload_mistake(workload: Workload) -> str | None:
+    """Why a workload from outside cannot join the others; None where it can."""
+    if mistake := form_mistake(workload):
+        return mistake
     names = [*(param.name for param in workload.params), *workload.slots, *workload.dims]
     bad = sorted({name for name in names if name in RESERVED_NAMES or names.count(name) > 1})
     return f"names of parameters, slots and dimensions that are reserved or there twice: {', '.join(bad)}" if bad else None
@@ -90,7 +116,7 @@ class _Uncached(SourceFileLoader):
         raise OSError("no cache")  # the import system's own way to say so
 
 
-def load_plugin(path: Path) -> Declared:
+def load_plugin(path: Path, notices: list[str]) -> Declared:
     """Imports a lone file under a name of its own, so that two files of the same name are two modules."""
     if not path.is_file():
         what = "is a folder; name one .py file" if path.is_dir() else "there is no such file"
@@ -103,7 +129,8 @@ def load_plugin(path: Path) -> Declared:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with importing(str(path), notices):
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - somebody else's code; what it raised is the message
         del sys.modules[name]
         raise PluginError(f"{path}{_line_of(error, path)}: {reason_of(error)}") from None

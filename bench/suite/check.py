@@ -107,6 +107,7 @@ class Checker:
             protocol=form.protocol.protocol(trials=None if form.search is None else 1),
             threads=form.threads,
             file=self.source.file,
+            places={key: self.source.place((key,)) for key in ("sweep", "exclude")},
         )
 
     def _add(self, key: Key, message: str, suggestion: str | None = None) -> None:

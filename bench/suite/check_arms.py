@@ -118,7 +118,8 @@ class ArmChecker:
                 self._not_text(key, name)
             elif name not in known and (name or key[0] != "subjects"):  # the form says so of an empty one there
                 bad = unknown_word("implementation", name, list(known))
-                self._add(key, str(bad), bad.suggestion)
+                elsewhere = self._catalogue.elsewhere(name) if name else None
+                self._add(key, f"{bad}; {elsewhere}" if elsewhere else str(bad), None if elsewhere else bad.suggestion)
         elif word in self._workload.shorthands:
             if isinstance(name, str):
                 self._shorthand(key, word, name)
@@ -140,7 +141,10 @@ class ArmChecker:
         if not filled:
             known = list(dict.fromkeys(found for slot in group for found in self._implementations(slot)))
             message = unknown("implementation", name, known, hint=False)
-            self._add(key, f"no slot of {word} ({', '.join(group)}) has it: {message}", nearest(name, known))
+            elsewhere = self._catalogue.elsewhere(name)
+            message = f"{message}; {elsewhere}" if elsewhere else message
+            suggestion = None if elsewhere else nearest(name, known)
+            self._add(key, f"no slot of {word} ({', '.join(group)}) has it: {message}", suggestion)
         self._shorthands[text] = filled
 
     def _settled(self) -> dict[str, Any]:

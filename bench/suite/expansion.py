@@ -108,7 +108,7 @@ def expand(suite: Suite, catalogue: Catalogue, *, device: str, filters: Sequence
     if mistakes:
         raise collected([_cell_problem(suite, mistake, labels) for mistake, labels in mistakes.items()])
     if not kept and not wanted:
-        raise SuiteError([Problem("the rules exclude every case", suite.file, key="exclude")])
+        raise SuiteError([suite.problem("exclude", "the rules exclude every case")])
     for axis, values in wanted.items():
         absent = [value for value in values if value not in present[axis]]
         if absent:
@@ -153,7 +153,7 @@ def _cells(
     choices |= searched
     count = math.prod(map(len, choices.values())) * sum(map(len, by_dtype.values()))
     if count > MAX_CASES:
-        raise SuiteError([Problem(f"gives {count} cases; {MAX_CASES} at most", suite.file, key="sweep")])
+        raise SuiteError([suite.problem("sweep", f"gives {count} cases; {MAX_CASES} at most")])
     timers = TIMERS["cuda" if device == "cuda" else "cpu"]
     for values in itertools.product(*choices.values()):
         chosen = dict(zip(choices, values, strict=True))
@@ -279,7 +279,7 @@ def _mistake(cell: _Cell, asked: Sequence[Case], workload: Workload, search: Sea
 
 def _cell_problem(suite: Suite, mistake: str, labels: Sequence[str]) -> Problem:
     more = f" and in {len(labels) - 1} more" if len(labels) > 1 else ""
-    return Problem(f"{mistake} (in the cell {labels[0]}{more})", suite.file, key="sweep")
+    return suite.problem("sweep", f"{mistake} (in the cell {labels[0]}{more})")
 
 
 def _typed_filters(filters: Sequence[Filter], axes: Mapping[str, Axis]) -> dict[str, tuple[Scalar, ...]]:

@@ -7,8 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from bench.errors import Problem
 from bench.records import Json, Protocol
 from bench.suite.sizes import parse_size
+from bench.suite.source import Place
 
 MAX_NAME = 300
 MAX_QUESTION = 2000
@@ -186,9 +188,16 @@ class Suite(BaseModel):
     threads: int = 1
     file: str | None = None
     """The file that it was read from, for messages."""
+    places: dict[str, Place] = {}
+    """Of keys that hold for all cases together, where they were written, for messages."""
+
+    def problem(self, key: str, message: str) -> Problem:
+        """A problem that points at where `key` was written, as far as that is known."""
+        place = self.places.get(key) or Place(self.file, None, key)
+        return Problem(message, place.file, place.line, place.key)
 
     def to_data(self) -> dict[str, Json]:
         """JSON-ready data from which `suite_from_data` makes the suite again, and `arms_of` its arms; what says nothing is left out."""
-        data: dict[str, Json] = self.model_dump(mode="json", by_alias=True, exclude={"profiles", "file", "protocol"})
+        data: dict[str, Json] = self.model_dump(mode="json", by_alias=True, exclude={"profiles", "file", "places", "protocol"})
         silent = {key for key in _OPTIONAL if not data[key]}
         return {**{key: value for key, value in data.items() if key not in silent}, "protocol": dataclasses.asdict(self.protocol)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -142,6 +143,19 @@ def test_a_plugin_leaves_no_bytecode_behind_and_is_read_anew(write: WritePlugin)
     write(GOOD.replace("def mine", "def me2e"))
     assert "me2e" in load_catalogue([path]).implementations("attention")
     assert [entry.name for entry in path.parent.iterdir()] == ["plugin.py"]
+
+
+def test_a_plugin_that_imports_torch_is_told_what_it_costs_and_what_it_prints_is_no_output_of_ours(write: WritePlugin) -> None:
+    write("print('a banner')\n", "site/torch.py")
+    heavy, light = write("import torch\n" + textwrap.dedent(GOOD), "heavy.py"), write(GOOD, "light.py")
+    program = "import sys; from pathlib import Path; from bench.catalogue import load_catalogue as load;"
+    program += "print([load([Path(path)]).notices for path in sys.argv[1:]])"
+    command = [sys.executable, "-c", program, str(light), str(heavy)]
+    environment = {**os.environ, "PYTHONPATH": str(heavy.parent / "site")}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.startswith(f"[[], ['{heavy}: importing it imports torch too, so every command that reads it takes ")
+    assert "import torch, and packages that bring it along, inside the builder" in done.stdout
+    assert done.stderr == "a banner\n"
 
 
 def test_plugin_paths_may_hold_dots_spaces_and_quotes(write: WritePlugin) -> None:

@@ -136,9 +136,22 @@ def test_a_rule_excludes_where_all_its_conditions_hold(load: Load, catalogue: Ca
     assert (len(expansion.cases), expansion.excluded, expansion.filtered) == (left, 8 - left, 0)
 
 
-def test_rules_that_exclude_everything_are_a_mistake(cases: Any) -> None:
-    with pytest.raises(SuiteError, match="the rules exclude every case"):
-        cases(exclude=[{"dtype": "fp32"}])
+def test_rules_that_exclude_everything_are_a_mistake_with_the_line_of_the_rules(
+    write: Write, load: Load, catalogue: Catalogue
+) -> None:
+    suite = load(exclude=[{"dtype": "fp32"}])
+    lines = write(exclude=[{"dtype": "fp32"}]).read_text().splitlines()
+    with pytest.raises(SuiteError) as caught:
+        expand(suite, catalogue, device="cpu")
+    assert str(caught.value) == f"{suite.file}:{lines.index('exclude:') + 1}: exclude: the rules exclude every case"
+    with pytest.raises(SuiteError, match=r"^--set: exclude: the rules exclude every case$"):
+        expand(load(sets=("exclude=[{dtype: fp32}]",)), catalogue, device="cpu")
+
+
+def test_cells_that_cannot_be_are_told_with_the_line_of_the_sweep(load: Load, catalogue: Catalogue) -> None:
+    suite = load(sets=("batch={tokens: 300}",))
+    with pytest.raises(SuiteError, match=r"suite\.yaml:\d+: sweep: 300 tokens do not divide into sequences of 128"):
+        expand(suite, catalogue, device="cpu")
 
 
 @pytest.mark.parametrize(

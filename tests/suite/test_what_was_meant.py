@@ -35,3 +35,24 @@ def test_subjects_that_leave_the_baseline_of_the_file_out_say_what_to_type(load:
     )
     for more in ("baseline.attention=eager", "baseline=null"):
         assert load(baseline={"attention": "sdpa_flash"}, sets=("attention=eager", more)).subjects == {"attention": ("eager",)}
+
+
+def test_a_name_of_another_slot_is_told_with_that_slot_and_not_as_a_misspelling(load: Load) -> None:
+    (said,) = mistakes(load, "attention=torch_copy")
+    assert "unknown implementation 'torch_copy'; known: " in said
+    assert said.endswith("; 'torch_copy' is one of copy")
+    (said,) = mistakes(load, "attention=liger")
+    assert said.endswith(" slots more")
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("lama", "llama-2-7b"), ("Gema", "gemma-2-9b"), ("llama3-8b", "llama-3-8b")])
+def test_the_family_of_a_model_is_enough_to_say_which_was_meant(load: Load, typed: str, meant: str) -> None:
+    (said,) = mistakes(load, f"model={typed}")
+    assert said.startswith(f"--set: model: unknown model '{typed}'")
+    assert said.endswith(f"(did you mean '{meant}'?)")
+
+
+def test_what_is_like_no_model_is_taken_for_none(load: Load) -> None:
+    for typed in ("quick", "deep", "tin", "gpt"):
+        (said,) = mistakes(load, f"model={typed}")
+        assert ("did you mean" in said) == (typed == "tin"), said
