@@ -42,11 +42,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bench.processes import Process, adopt_orphans, descendants, die_with_parent, end_all, flush_c_streams, look_up
-from bench.worker.branch import NOT_SHARED, SAID, Branch
-from bench.worker.preload import Branches
 
+# Nothing here may import torch: this process must live to say that it could not. `_imports` does, and whoever is called after it.
 if TYPE_CHECKING:
     from bench.records import Request
+    from bench.worker.branch import Branch
 
 ALLOWED = ("torch", "torch._dynamo", "torch._inductor", "triton")
 """Imported before the first fork. Nothing else: many libraries initialise CUDA when they are imported."""
@@ -145,6 +145,12 @@ def _unfit() -> str | None:
     return None
 
 
+def _say(connection: socket.socket, message: dict[str, Any]) -> None:
+    """One line to the parent. A parent that is gone is noticed when the socket is read."""
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        connection.sendall(json.dumps(message).encode() + b"\n")
+
+
 class Server:
     """One trial at a time, started and ended at the parent's word."""
 
@@ -157,6 +163,8 @@ class Server:
         self._returncode: int | None = None
         # The interpreter writes a byte here when a child ends, so that one poll waits for both.
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        from bench.worker.preload import Branches
+
         self._branches = Branches(_unfit, self._be_a_branch)
         self._active: Branch | None = None
         """That of the trial in progress."""
@@ -188,9 +196,7 @@ class Server:
                 return
 
     def say(self, **message: Any) -> None:
-        """One line to the parent. A parent that is gone is noticed when the socket is read."""
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._connection.sendall(json.dumps(message).encode() + b"\n")
+        _say(self._connection, message)
 
     def _receive(self) -> bool:
         """Handles what has arrived; False at the end of the socket."""
@@ -209,6 +215,8 @@ class Server:
 
     def _start(self) -> None:
         """The trial that was asked for, from the branch of its kind where there is one."""
+        from bench.worker.branch import NOT_SHARED
+
         began = time.monotonic()
         request = None if self._is_branch or self._asked["world_size"] != 1 else self._read_request()
         if self._is_branch:
@@ -296,6 +304,8 @@ class Server:
             log = os.open(directory / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             os.dup2(log, 1)
             os.dup2(log, 2)
+            from bench.worker.branch import SAID
+
             for said in SAID:
                 os.write(log, said)
             os.close(log)
@@ -359,7 +369,6 @@ def main(arguments: list[str]) -> int:
     connection.set_inheritable(False)
     adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is a row; gigabytes of core files would fill the disk
-    server = Server(connection)
     # The collector would walk through all of torch a dozen times while it grows, a seventh of the start.
     gc.disable()
     try:
@@ -367,10 +376,11 @@ def main(arguments: list[str]) -> int:
         facts = _facts()
     except Exception as error:  # noqa: BLE001 - whatever torch's import raises is for the parent to tell
         traceback.print_exc()
-        server.say(event="failed", message=f"{type(error).__name__}: {error}")
+        _say(connection, {"event": "failed", "message": f"{type(error).__name__}: {error}"})
         return 1
     gc.enable()
     gc.collect()
+    server = Server(connection)
     server.say(event="ready", facts=facts)
     server.serve()
     return 0
