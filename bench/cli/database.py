@@ -31,11 +31,10 @@ for _command in (export, publish, import_, merge):
 @database_option
 @json_option
 def check(database: str, as_json: bool) -> int:
-    """Look for damage: broken pages, rows without their run, samples that do not decode, runs that never ended.
+    """Look for damage: broken pages, rows without their run, values that do not read, wrong units and dates, runs that never ended.
 
     A run that a process of this host measures now is no finding. Exit code 0: sound; 2: something was found.
     """
-    from bench.records import RunState
     from bench.run import run_is_alive
     from bench.store import Store
     from bench.store.failures import Damaged
@@ -44,8 +43,8 @@ def check(database: str, as_json: bool) -> int:
     try:
         with Store.open(database, create=False, read_only=True) as store:
             findings += store.check(running=False)
-            runs = store.runs()
-            cut_off = [run for run in runs if run.state is RunState.RUNNING and not run_is_alive(run.id)]
+            runs = store.count_runs()
+            cut_off = [(ident, began) for ident, began in store.running() if not run_is_alive(ident)]
             results = store.count_results()
     except Damaged as damage:
         findings.append(f"{_shown(database)} is damaged and cannot be read to its end: {damage.detail}")
@@ -56,16 +55,16 @@ def check(database: str, as_json: bool) -> int:
             say("keep a copy of the file, and export what can be read: bench db export RUN -o FILE" + database_words())
         return 2
     findings += [
-        f"run {run.id} (started {run.started_at}) is marked running, and no process of this host works on it: "
-        f"unless another machine measures it, finish it with `bench run --resume {run.id}{database_words()}`"
-        for run in cut_off
+        f"run {ident} (started {began}) is marked running, and no process of this host works on it: "
+        f"unless another machine measures it, finish it with `bench run --resume {ident}{database_words()}`"
+        for ident, began in cut_off
     ]
     if as_json:
-        say_json({"database": _shown(database), "runs": len(runs), "results": results, "findings": findings})
+        say_json({"database": _shown(database), "runs": runs, "results": results, "findings": findings})
     elif findings:
         _say_findings(findings)
     else:
-        say(f"{_shown(database)} is sound: {len(runs)} runs with {results} results")
+        say(f"{_shown(database)} is sound: {runs} runs with {results} results")
     return 2 if findings else 0
 
 
@@ -112,19 +111,19 @@ def exclude(what: str, reason: str, database: str, as_json: bool) -> int:
         raise click.BadParameter("an exclusion needs a reason", param_hint="--reason")
     with Store.open(database, create=False) as store:
         run_id, result_id = _run_or_result(store, what)
-        rows = store.results([run_id], include_excluded=True)
-        standing = [row for row in rows if row.excluded_reason and result_id in (None, row.id)]
+        # Not the rows themselves: one that does not read is excluded so.
+        standing = {one: why for one, why in store.exclusions(run_id).items() if result_id in (None, one)}
         if result_id is None:
             count = store.exclude_run(run_id, reason)
         else:
             store.exclude(result_id, reason)
             count = 1 - len(standing)
     if as_json:
-        say_json({"excluded": count, "already": {row.id: row.excluded_reason for row in standing}})
+        say_json({"excluded": count, "already": standing})
         return 0
     say(f"{count} rows are excluded now: {plain(reason)}")
     if standing:
-        say(f"{len(standing)} were excluded before, and that reason stays: {plain(standing[0].excluded_reason or '')}")
+        say(f"{len(standing)} were excluded before, and that reason stays: {plain(next(iter(standing.values())))}")
     return 0
 
 
@@ -211,10 +210,10 @@ def _run_or_result(store: Store, text: str) -> tuple[str, str | None]:
         return store.find_run(text).id, None
     except SelectionError as no_run:
         try:
-            found = store.find_result(text)
+            result_id, run_id = store.find_result_id(text)
         except SelectionError as no_result:
             raise SelectionError(f"{no_run}; {no_result}") from no_result
-        return found.run_id, found.id
+        return run_id, result_id
 
 
 def _shown(database: str) -> str:

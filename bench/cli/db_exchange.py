@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from bench.cli.options import database_option, json_option
-from bench.cli.terminal import note, say, say_json, standard_output
+from bench.cli.terminal import counted, note, note_unread, say, say_json, standard_output
 from bench.errors import StoreError
 from bench.plaintext import plain
 
@@ -54,6 +54,7 @@ def export(runs: tuple[str, ...], output: Path | None, format_: str, database: s
                 store.export_jsonl(out, chosen or None)
             elif left_out := store.export_pytest_benchmark(out, chosen[0]).left_out:
                 note(f"{left_out} cases have no time and are left out: the format knows nothing else")
+        note_unread(store)
     if output is not None:
         note(f"wrote {output}")
     return 0
@@ -85,6 +86,7 @@ def publish(runs: tuple[str, ...], output: Path, database: str, as_json: bool) -
     with Store.open(database, create=False, read_only=True) as store:
         chosen = list({run.id: run for run in (store.find_run(text) for text in runs)}.values())
         published = write(store, chosen, output)
+        note_unread(store)
     try:
         with Store.open(database, create=False) as store:
             for run in chosen:
@@ -150,6 +152,7 @@ def merge(others: tuple[str, ...], database: str, as_json: bool) -> int:
         for text in others:
             with Store.open(text, create=False, read_only=True) as other:
                 told.append(_told(other.location.shown, store.merge(other), as_json=as_json))
+                note_unread(other)
     if as_json:
         say_json(told)
     return 2 if any(entry["conflicts"] for entry in told) else 0
@@ -157,8 +160,9 @@ def merge(others: tuple[str, ...], database: str, as_json: bool) -> int:
 
 def _told(source: str, report: ImportReport, *, as_json: bool) -> dict[str, Any]:
     if not as_json:
+        failed = f" ({report.results_new_not_ok} of them not ok)" if report.results_new_not_ok else ""
         say(
-            f"{plain(source)}: {report.runs_new} runs and {report.results_new} results are new, "
+            f"{plain(source)}: {counted(report.runs_new, 'run')} and {counted(report.results_new, 'result')} are new{failed}, "
             f"{report.runs_same} and {report.results_same} were there, {len(report.conflicts)} in conflict"
         )
         for conflict in report.conflicts[:CONFLICTS_SHOWN]:

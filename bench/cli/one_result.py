@@ -120,6 +120,7 @@ _SHOWN_AXES = frozenset({"pass", "dtype", "device", "cache", "timer", "world_siz
 
 def _measurement_line(result: Result, measurement: Measurement) -> str:
     from bench.judge.shared_gpu import DEVICE_USED, tells_growth
+    from bench.report.numbers.samples import note_in_units
     from bench.report.numbers.units import in_unit, range_in_unit
     from bench.stats import median
 
@@ -130,7 +131,7 @@ def _measurement_line(result: Result, measurement: Measurement) -> str:
         return f"{measurement.metric}{scope}: no growth of this row: {what}"
     many = f" (median of {len(samples)}, {range_in_unit(min(samples), max(samples), unit)})" if len(samples) > 1 else ""
     calls = f", {measurement.calls_per_sample} calls a sample" if measurement.calls_per_sample > 1 else ""
-    notes = [measurement.note] if measurement.note else []
+    notes = [note] if (note := note_in_units(measurement)) else []
     if measurement.metric == DEVICE_USED and not tells_growth(result, samples):
         notes.append("others had the GPU open, so that it may be theirs")
     return f"{measurement.metric}{scope} = {in_unit(median(samples), unit)}{many}{calls}{''.join(f'; {note}' for note in notes)}"

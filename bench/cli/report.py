@@ -16,7 +16,7 @@ import click
 
 from bench.cli.options import asked_format, database_option, json_option
 from bench.cli.speech import drawing, language_option
-from bench.cli.terminal import json_text, note, put, say
+from bench.cli.terminal import json_text, note, note_unread, put, say
 from bench.errors import SelectionError, StoreError
 from bench.lang import spoken
 from bench.plaintext import plain
@@ -63,7 +63,9 @@ def demand_writable(output: Path) -> None:
 
 
 def _rows(store: Store, runs: Sequence[Run]) -> list[Result]:
-    return store.results([run.id for run in runs], include_excluded=True)
+    rows = store.results([run.id for run in runs], include_excluded=True)
+    note_unread(store)
+    return rows
 
 
 def _render(runs: Sequence[Run], results: Sequence[Result], kind: str, wishes: Wishes, name: str) -> bytes:

@@ -10,7 +10,7 @@ import click
 from bench.cli.fitting import folded_table, paragraph, terminal_columns
 from bench.cli.one_result import audit_lines, say_facts, show_result
 from bench.cli.options import SHORT_ID, database_option, database_words, examples, json_option
-from bench.cli.terminal import WIDEST_CELL, counted, note, say, say_json
+from bench.cli.terminal import WIDEST_CELL, counted, note, note_unread, say, say_json
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def _show_run(store: Store, run: Run, room: int | None, *, as_json: bool) -> Non
     from bench.records import EXTERNAL, dump
 
     results = store.results([run.id], include_excluded=True)
+    note_unread(store)
     if as_json:
         say_json({"run": dump(run), "results": [dump(result) for result in results]})
         return

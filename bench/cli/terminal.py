@@ -9,13 +9,16 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from bench.errors import BenchError
 from bench.lang import said
 from bench.plaintext import STEERING, plain
+
+if TYPE_CHECKING:
+    from bench.store import Store
 
 WIDEST_CELL = 60
 SPELLED = "bench-spelled"
@@ -34,6 +37,12 @@ def width(text: str) -> int:
 def counted(number: int, noun: str) -> str:
     """`1 block`, `2 blocks`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def note_unread(store: Store) -> None:
+    """Says on stderr which excluded results were left out of what was read, since they do not read."""
+    for result_id in sorted(store.unread):
+        note(f"left out: result {result_id} of {store.location.shown} is excluded and does not read")
 
 
 def shortened(text: str, most: int = WIDEST_CELL) -> str:

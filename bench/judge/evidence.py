@@ -110,8 +110,9 @@ def load_evidence(
             mine = and_(ResultRow.run_id.in_(chunk), true() if case_key is None else ResultRow.case_key == case_key)
             found += connection.execute(statement.where(mine)).all()
             measured = select(MeasurementRow.result_id, MeasurementRow.metric, MeasurementRow.median)
+            used = and_(mine, ResultRow.status == Status.OK.value, ResultRow.excluded_reason.is_(None))
             measured = measured.join(ResultRow, ResultRow.id == MeasurementRow.result_id).where(
-                mine, ResultRow.status == Status.OK.value, MeasurementRow.scope == "trial", MeasurementRow.metric.in_(metrics)
+                used, MeasurementRow.scope == "trial", MeasurementRow.metric.in_(metrics)
             )
             untimed = {row.id for row in found if row.run_id in probing}
             for result_id, metric, middle in connection.execute(measured):
@@ -123,12 +124,14 @@ def load_evidence(
                 medians.setdefault(result_id, {})[metric] = middle
             checked = select(CheckRow.result_id, CheckRow.error, CheckRow.error_limit)
             checked = checked.join(ResultRow, ResultRow.id == CheckRow.result_id).where(
-                mine, ResultRow.status == Status.OK.value, CheckRow.error.is_not(None), CheckRow.error_limit > 0
+                used, CheckRow.error.is_not(None), CheckRow.error_limit > 0
             )
             for result_id, error, limit in connection.execute(checked) if metrics is READ_METRICS else ():
                 if error is not None and limit:
                     own = medians.setdefault(result_id, {})
                     own[ERROR_SHARE] = max(own.get(ERROR_SHARE) or 0.0, error / limit)
+        # Here, where a row that does not read is named.
+        around = {row.id: _surroundings(row.conditions) for row in found if not row.excluded_reason}
         queries.load_cases(connection, shared, {row.case_key for row in found})
         queries.load_environments(connection, shared, {row.environment_id for row in found})
     last: dict[tuple[str, str], int] = {}
@@ -141,6 +144,7 @@ def load_evidence(
     trials = tuple(
         _trial(
             row,
+            around[row.id],
             medians.get(row.id, {}),
             left_out.get(row.id, {}),
             probe=row.run_id in probing,
@@ -152,9 +156,15 @@ def load_evidence(
 
 
 def _trial(
-    row: Any, medians: Mapping[str, float | None], left_out: Mapping[str, float | None], *, probe: bool, disturbed: bool
+    row: Any,
+    around: tuple[str | None, bool],
+    medians: Mapping[str, float | None],
+    left_out: Mapping[str, float | None],
+    *,
+    probe: bool,
+    disturbed: bool,
 ) -> TrialRow:
-    gpu, crowded = _surroundings(row.conditions)
+    gpu, crowded = around
     return TrialRow(
         row.run_id, row.case_key, row.arm, Status(row.status), row.reason, row.environment_id, row.hard_hash, row.method_version,
         gpu, medians, row.command, row.started_at, crowded, probe, disturbed,

@@ -7,21 +7,24 @@ from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import Connection, exists, func, select, text
+from sqlalchemy.exc import DBAPIError
 
-from bench.records import Environment, RunState, Status
+from bench.records import Environment, Status
 from bench.store import queries, rows, schema
+from bench.store.failures import undecodable
 from bench.store.models import (
     Base,
     CaseRow,
     EnvironmentItemRow,
     EnvironmentRow,
-    LogRow,
     MeasurementRow,
     ResultRow,
-    RunRow,
     SampleRow,
-    ThinnedRow,
 )
+from bench.store.unreadable import Found, all_text, excluded, measurements, unreadable
+
+_OF_VALUES = ("CHECK constraint failed in ", "NUMERIC value in ", "TEXT value in ")
+"""What SQLite says of values, without saying whose: they are looked for one by one."""
 
 
 def check(connection: Connection, shown: str, *, running: bool = True) -> list[str]:
@@ -30,18 +33,38 @@ def check(connection: Connection, shown: str, *, running: bool = True) -> list[s
     With `running` a run that is still marked so is a finding, since its process may have been killed.
     """
     if connection.dialect.name == "sqlite":
-        damage = [str(row[0]) for row in connection.execute(text("PRAGMA integrity_check")) if row[0] != "ok"]
+        said = [str(row[0]) for row in connection.execute(text("PRAGMA integrity_check"))]
+        damage = [line for line in said if line != "ok" and not line.startswith(_OF_VALUES)]
         if damage:
             # Nothing else can be trusted in a damaged file.
             return [f"the file is damaged: {line}" for line in damage]
+    if schema_is_old := list(_schema(connection, shown)):
+        return schema_is_old
+    try:
+        return _findings(connection, running=running, broken_text=False)
+    except DBAPIError as error:
+        if not undecodable(error):
+            raise
+    with all_text(connection):
+        return _findings(connection, running=running, broken_text=True)
+
+
+def _findings(connection: Connection, *, running: bool, broken_text: bool) -> list[str]:
+    bad = list(unreadable(connection, measured=False, broken_text=broken_text))
+    samples = list(_samples(connection))
+    known = {one.id for one in bad}
+    for one in samples:
+        if isinstance(one, Found) and one.id not in known:
+            known.add(one.id)
+            bad.append(one)
+    aside = excluded(connection, bad)
     return [
-        *_schema(connection, shown),
+        *(f"{one}{' (it is excluded, so it is left out of all that is read)' if one.id in aside else ''}" for one in bad),
         *_orphans(connection),
         *(_runs(connection) if running else ()),
         *_results(connection),
-        *_samples(connection),
-        *_logs(connection),
-        *_fingerprints(connection),
+        *(one for one in samples if isinstance(one, str)),
+        *_fingerprints(connection, {one.id for one in bad if one.kind != "result"}),
     ]
 
 
@@ -62,10 +85,9 @@ def _orphans(connection: Connection) -> Iterator[str]:
 
 
 def _runs(connection: Connection) -> Iterator[str]:
-    running = select(RunRow.id, RunRow.started_at).where(RunRow.state == RunState.RUNNING.value).order_by(RunRow.id)
-    for run in connection.execute(running):
-        resume = f"`bench run --resume {run.id}`"
-        yield f"run {run.id} (started {run.started_at}) is marked running: if no process works on it, finish it with {resume}"
+    for run_id, started_at in queries.running(connection):
+        resume = f"`bench run --resume {run_id}`"
+        yield f"run {run_id} (started {started_at}) is marked running: if no process works on it, finish it with {resume}"
 
 
 def _results(connection: Connection) -> Iterator[str]:
@@ -76,62 +98,41 @@ def _results(connection: Connection) -> Iterator[str]:
         yield f"result {result_id} is ok but has no time_s"
 
 
-def _samples(connection: Connection) -> Iterator[str]:
+def _samples(connection: Connection) -> Iterator[Found | str]:
     m, s = MeasurementRow, SampleRow
     same = (s.result_id == m.result_id) & (s.metric == m.metric) & (s.scope == m.scope)
-    t = ThinnedRow
-    columns = (m.result_id, m.metric, m.scope, m.n, m.median, s.encoding, s.data, t.samples_at)
     stray = connection.execute(select(func.count()).select_from(s).where(~exists(select(m.result_id).where(same)))).scalar_one()
     if stray:
         yield f"{stray} rows of sample belong to no measurement"
-    statement = select(*columns).select_from(m).outerjoin(s, same).outerjoin(t, t.result_id == m.result_id).order_by(m.result_id)
-    for row in _streamed(connection, statement):
+    for row, read in measurements(connection):
         where = f"result {row.result_id}, {row.metric} ({row.scope})"
-        if row.n == 1:
-            if row.median is None:
-                yield f"{where}: the only sample is missing"
-            continue
-        if row.data is None:
-            if row.samples_at is None:
-                yield f"{where}: its {row.n} samples are missing"
-            elif row.median is None:
-                yield f"{where}: its {row.n} samples were dropped, and there is no median"
-            continue
-        try:
-            samples = rows.unpack_samples(row.encoding, row.data)
-        except ValueError as error:
-            yield f"{where}: {error}"
-            continue
-        if len(samples) != row.n:
-            yield f"{where}: {len(samples)} samples where n is {row.n}"
-        elif rows.derived(samples)["median"] != row.median:
+        if isinstance(read, str):
+            yield Found("result", row.result_id, read)
+        elif row.data is not None and len(read.samples) != row.n:
+            yield f"{where}: {len(read.samples)} samples where n is {row.n}"
+        elif row.data is not None and rows.derived(read.samples)["median"] != row.median:
             yield f"{where}: the median of the samples is not the one stored"
 
 
-def _logs(connection: Connection) -> Iterator[str]:
-    for row in _streamed(connection, select(LogRow.result_id, LogRow.encoding, LogRow.data)):
-        try:
-            rows.unpack_log(row.encoding, row.data)
-        except ValueError as error:
-            yield f"result {row.result_id}: {error}"
+def _fingerprints(connection: Connection, strange: set[str]) -> Iterator[str]:
+    """Cases and environments are found by their hash, so a row that does not hash to its key would be joined to wrong results.
 
-
-def _fingerprints(connection: Connection) -> Iterator[str]:
-    """Cases and environments are found by their hash, so a row that does not hash to its key would be joined to wrong results."""
-    for keys in queries.chunks(connection.execute(select(CaseRow.key).order_by(CaseRow.key)).scalars().all()):
+    Those that do not read, `strange`, have no hash.
+    """
+    stored = connection.execute(select(CaseRow.key).order_by(CaseRow.key)).scalars()
+    for keys in queries.chunks([key for key in stored if key not in strange]):
         shared = queries.Shared()
         queries.load_cases(connection, shared, set(keys))
         for key, case in shared.cases.items():
             if case.key != key:
                 yield f"case {key} has another content than its key says"
     sides: dict[str, dict[str, dict[str, Any]]] = {}
-    for item in connection.execute(select(EnvironmentItemRow.__table__)):
+    reads = EnvironmentItemRow.environment_id.not_in(strange)
+    for item in connection.execute(select(EnvironmentItemRow.__table__).where(reads)):
         sides.setdefault(item.environment_id, {"hard": {}, "soft": {}})[item.side][item.name] = json.loads(item.value)
-    for row in connection.execute(select(EnvironmentRow.__table__).order_by(EnvironmentRow.id)):
+    for row in connection.execute(
+        select(EnvironmentRow.__table__).where(EnvironmentRow.id.not_in(strange)).order_by(EnvironmentRow.id)
+    ):
         found = sides.get(row.id, {"hard": {}, "soft": {}})
         if rows.environment_row(Environment(found["hard"], found["soft"])) != dict(row._mapping):
             yield f"environment {row.id} has another content than its key says"
-
-
-def _streamed(connection: Connection, statement: Any) -> Iterator[Any]:
-    yield from connection.execute(statement.execution_options(yield_per=1000))

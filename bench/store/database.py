@@ -9,14 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Self
 
-from sqlalchemy import ColumnElement, Connection
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from bench.errors import SelectionError, StoreError
 from bench.records import Result, Run, RunState, TrialKey, utc_now
-from bench.store import judgements, queries, schema, writes
+from bench.store import judgements, queries, schema, unreadable, writes
 from bench.store.engine import BUSY_TIMEOUT_S, Engines, connect
-from bench.store.failures import told
+from bench.store.failures import Unreadable, told
 from bench.store.judgements import Acceptance, Baseline
 from bench.store.location import Location, locate
 from bench.store.models import ResultRow, RunRow
@@ -38,6 +38,8 @@ class Store:
     def __init__(self, location: Location, engines: Engines, *, read_only: bool) -> None:
         self.location = location
         self.notices: list[str] = list(engines.notices)
+        self.unread: frozenset[str] = frozenset()
+        """Ids of excluded results that do not read, once `results` came to one."""
         self._engines = engines
         self._read_only = read_only
         self._known: set[str] = set()
@@ -203,10 +205,14 @@ class Store:
         with self.reading() as connection:
             return queries.find_run(connection, text)
 
-    def runs(self, *, suite: str | None = None) -> list[Run]:
-        """Runs, newest first."""
+    def runs(self, *, suite: str | None = None, ids: Sequence[str] | None = None) -> list[Run]:
+        """Runs, newest first: all of them, or those of a suite, or of these ids that are there."""
         with self.reading() as connection:
-            return queries.load_runs(connection, None if suite is None else RunRow.suite == suite)
+            of_suite = None if suite is None else RunRow.suite == suite
+            if ids is None:
+                return queries.load_runs(connection, of_suite)
+            some = [run for chunk in queries.chunks(ids) for run in queries.load_runs(connection, RunRow.id.in_(chunk))]
+            return sorted(some, key=lambda run: (run.started_at, run.id), reverse=True)
 
     def find_result(self, text: str) -> Result:
         """The result with this full id or unique prefix, excluded or not. Raises SelectionError for none or several."""
@@ -214,12 +220,25 @@ class Store:
             result_id = queries.find_result_id(connection, text)
             return queries.load_results(connection, self._shared, ResultRow.id == result_id)[0]
 
+    def find_result_id(self, text: str) -> tuple[str, str]:
+        """The ids of the result and of its run, whether it reads or not. Raises SelectionError as `find_result` does."""
+        with self.reading() as connection:
+            result_id = queries.find_result_id(connection, text)
+            return result_id, connection.execute(select(ResultRow.run_id).where(ResultRow.id == result_id)).scalar_one()
+
+    def exclusions(self, run_id: str) -> dict[str, str]:
+        """The reason of each excluded result of a run, by its id."""
+        with self.reading() as connection:
+            return queries.load_exclusions(connection, run_id)
+
     def results(
         self, run_ids: Sequence[str], *, include_excluded: bool = False, metrics: Sequence[str] | None = None
     ) -> list[Result]:
         """Results of some runs, run by run as given, in the order in which their trials were planned.
 
         With `metrics` each holds only those measurements, and neither checks nor logs: for reading, never for storing.
+
+        Excluded ones that do not read are left out, and kept in `unread`.
         """
         wanted = list(dict.fromkeys(run_ids))
         found: list[Result] = []
@@ -228,9 +247,26 @@ class Store:
                 condition: ColumnElement[bool] = ResultRow.run_id.in_(chunk)
                 if not include_excluded:
                     condition &= ResultRow.excluded_reason.is_(None)
-                found += queries.load_results(connection, self._shared, condition, metrics)
+                try:
+                    found += queries.load_results(connection, self._shared, condition, metrics)
+                except (Unreadable, DBAPIError) as error:
+                    left_out = unreadable.aside(connection, error)
+                    if not left_out:
+                        raise
+                    found += queries.load_results(connection, self._shared, condition & ResultRow.id.not_in(left_out), metrics)
+                    self.unread |= left_out
         place = {run_id: number for number, run_id in enumerate(wanted)}
         return sorted(found, key=lambda result: place[result.run_id])
+
+    def running(self) -> list[tuple[str, str]]:
+        """Id and start of each run that is marked running, whether it reads or not."""
+        with self.reading() as connection:
+            return queries.running(connection)
+
+    def count_runs(self) -> int:
+        """How many runs there are."""
+        with self.reading() as connection:
+            return queries.count_runs(connection)
 
     def count_results(self) -> int:
         """How many results there are, excluded ones too."""
@@ -331,13 +367,13 @@ class Store:
         """One transaction that may change rows."""
         if self._read_only:
             raise StoreError(f"database {self.location.shown} was opened for reading only")
-        with told(self.location), self._engines.writer.begin() as connection:
+        with told(self.location), self._engines.writer.begin() as connection, unreadable.named(connection, self.location):
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """One transaction that sees one state and changes nothing."""
-        with told(self.location), self._engines.reader.connect() as connection:
+        with told(self.location), self._engines.reader.connect() as connection, unreadable.named(connection, self.location):
             yield connection
 
 

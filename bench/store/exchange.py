@@ -39,7 +39,7 @@ class ExportReport:
 
 def export_jsonl(store: Store, out: BinaryIO | Path, run_ids: Sequence[str] | None = None) -> ExportReport:
     """Writes the runs `run_ids` (all by default) with all their results, excluded ones too. A path appears whole or not at all."""
-    chosen = [run for run in store.runs() if run_ids is None or run.id in set(run_ids)]
+    chosen = store.runs(ids=run_ids)
     missing = set(run_ids or ()) - {run.id for run in chosen}
     if missing:
         raise StoreError(f"no run {', '.join(sorted(missing))} in {store.location.shown}")

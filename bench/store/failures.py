@@ -48,6 +48,15 @@ class Damaged(StoreError):
         self.detail = detail
 
 
+class Unreadable(ValueError):
+    """A stored value is not what its place holds. Whose it is, `unreadable.py` finds out."""
+
+
+def undecodable(error: BaseException) -> bool:
+    """Whether SQLite came to a text that is not UTF-8."""
+    return isinstance(error, DBAPIError) and "Could not decode to UTF-8" in str(error.orig)
+
+
 @contextmanager
 def told(location: Location) -> Iterator[None]:
     """Turns what a user can fix (disk, permissions, locks, servers) into StoreError; lets our own mistakes through."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bench.records import Result, Run, RunState, TrialKey
+from bench.records import Result, Run, RunState, Status, TrialKey
 from bench.store import queries, writes
 from bench.store.anonymous import same_once_anonymous
 from bench.store.light import equally_light
@@ -34,6 +34,8 @@ class ImportReport:
     results_same: int = 0
     conflicts: tuple[str, ...] = ()
     """A sentence each."""
+    results_new_not_ok: int = 0
+    """Of `results_new`."""
 
 
 class Refused(ValueError):
@@ -59,7 +61,7 @@ class Intake:
         self._shared = queries.Shared()
         self._batch: list[tuple[str, Result]] = []
         self._batch_bytes = 0
-        self._runs_new = self._runs_same = self._results_new = self._results_same = 0
+        self._runs_new = self._runs_same = self._results_new = self._results_same = self._not_ok = 0
         self._conflicts: list[str] = []
 
     def run(self, run: Run, where: str) -> None:
@@ -102,7 +104,8 @@ class Intake:
     def finish(self) -> ImportReport:
         """Stores what waits and counts. Raises Refused."""
         self._flush()
-        return ImportReport(self._runs_new, self._runs_same, self._results_new, self._results_same, tuple(self._conflicts))
+        counts = self._runs_new, self._runs_same, self._results_new, self._results_same
+        return ImportReport(*counts, tuple(self._conflicts), self._not_ok)
 
     def _flush(self) -> None:
         """Stores those results of the batch that are new, and empties it."""
@@ -130,6 +133,7 @@ class Intake:
         except ValueError as error:
             raise Refused(kept[-1][0], f"a result from {kept[0][0]} on cannot be stored ({error})") from error
         self._results_new += len(new)
+        self._not_ok += sum(result.status is not Status.OK for result in new)
 
     def _look_up_runs(self, batch: list[tuple[str, Result]]) -> None:
         unseen = {result.run_id for _, result in batch} - self._stored.keys()

@@ -11,7 +11,8 @@ Times are UTC in ISO 8601, enumerations are text with a CHECK, JSON is text. Not
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
 
 from sqlalchemy import (
     BigInteger,
@@ -29,6 +30,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
 from bench.records import Pass, RunState, Status
+from bench.store.failures import Unreadable
 
 _ESCAPE = "\ue000"
 
@@ -45,6 +47,56 @@ def escaped(value: str | None) -> str | None:
     return value.replace(_ESCAPE, _ESCAPE + "1").replace("\x00", _ESCAPE + "0")
 
 
+def _refuse(value: object, what: str) -> NoReturn:
+    shown = repr(value)
+    raise Unreadable(f"{shown[:40]}{'…' if len(shown) > 40 else ''} is no {what}")
+
+
+def _number(value: Any) -> Any:
+    if value.__class__ is float or value is None or isinstance(value, int):
+        return value
+    _refuse(value, "number")
+
+
+def _whole(value: Any) -> Any:
+    if value.__class__ is int or value is None:
+        return value
+    _refuse(value, "whole number")
+
+
+class Number(Double[float]):
+    """A column of SQLite takes any value, and others would compute with it: what is no number is Unreadable."""
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+        return _number if dialect.name == "sqlite" else None
+
+
+class Whole(BigInteger):
+    """The same of whole numbers."""
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+        return _whole if dialect.name == "sqlite" else None
+
+
+class Word(Text):
+    """One of the words of an enumeration."""
+
+    cache_ok = True
+
+    def __init__(self, words: type[Pass | RunState | Status]) -> None:
+        super().__init__()
+        self.words = words
+        self.known = frozenset(map(str, words))
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
+        def read(value: Any) -> Any:
+            if value in self.known:
+                return value
+            _refuse(value, self.words.__name__)
+
+        return read
+
+
 class FreeText(TypeDecorator[str]):
     """Text that anybody may have written.
 
@@ -58,8 +110,11 @@ class FreeText(TypeDecorator[str]):
         return escaped(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        if value is None or _ESCAPE not in value:
-            return value
+        try:
+            if value is None or _ESCAPE not in value:
+                return value
+        except TypeError:
+            _refuse(value, "text")
         return value.replace(_ESCAPE + "0", "\x00").replace(_ESCAPE + "1", _ESCAPE)
 
 
@@ -80,7 +135,7 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map = {int: BigInteger(), str: Text(), float: Double(), bytes: LargeBinary()}  # noqa: RUF012 - SQLAlchemy's own declaration
+    type_annotation_map = {int: Whole(), str: Text(), float: Number(), bytes: LargeBinary()}  # noqa: RUF012 - SQLAlchemy's own declaration
 
 
 class MetaRow(Base):
@@ -109,7 +164,7 @@ class RunRow(Base):
     command: Mapped[str] = mapped_column(FreeText)
     device: Mapped[str] = mapped_column(FreeText)
     started_at: Mapped[str]
-    state: Mapped[str]
+    state: Mapped[str] = mapped_column(Word(RunState))
     planned_trials: Mapped[int]
     label: Mapped[str | None] = mapped_column(FreeText)
     finished_at: Mapped[str | None]
@@ -144,7 +199,7 @@ class CaseRow(Base):
     point_key: Mapped[str]
     workload: Mapped[str] = mapped_column(FreeText)
     workload_version: Mapped[int]
-    pass_: Mapped[str]
+    pass_: Mapped[str] = mapped_column(Word(Pass))
     dtype: Mapped[str] = mapped_column(FreeText)
     device: Mapped[str] = mapped_column(FreeText)
     cache: Mapped[str] = mapped_column(FreeText)
@@ -220,7 +275,7 @@ class ResultRow(Base):
     pair_index: Mapped[int | None]
     block: Mapped[int]
     position: Mapped[int]
-    status: Mapped[str]
+    status: Mapped[str] = mapped_column(Word(Status))
     reason: Mapped[str | None] = mapped_column(FreeText)
     error_type: Mapped[str | None] = mapped_column(FreeText)
     phase: Mapped[str | None] = mapped_column(FreeText)

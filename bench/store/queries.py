@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -11,14 +12,16 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, false, func, lite
 
 from bench.catalogue.names import nearest
 from bench.errors import SelectionError
-from bench.records import EXTERNAL, Case, Environment, Measurement, Result, Run, Status, TrialKey
+from bench.records import EXTERNAL, Case, Environment, Measurement, Result, Run, RunState, Status, TrialKey
 from bench.store import rows
+from bench.store.failures import Unreadable
 from bench.store.models import (
     Base,
     CaseParamRow,
     CaseRow,
     CheckRow,
     EnvironmentItemRow,
+    EnvironmentRow,
     FreeText,
     LogRow,
     MeasurementRow,
@@ -84,8 +87,9 @@ def load_runs(connection: Connection, condition: ColumnElement[bool] | None = No
     if condition is not None:
         statement = statement.where(condition)
         items = items.join(RunRow, RunRow.id == RevisionItemRow.run_id).where(condition)
-    revision = _grouped(connection, items, "run_id")
-    found = [rows.run_record(row, revision.get(row.id, ())) for row in connection.execute(statement)]
+    with _decoding():
+        revision = _grouped(connection, items, "run_id")
+        found = [rows.run_record(row, revision.get(row.id, ())) for row in connection.execute(statement)]
     # Sorted here, since databases differ in how they order text.
     return sorted(found, key=lambda run: (run.started_at, run.id), reverse=True)
 
@@ -108,19 +112,21 @@ def load_results(
     measured = _grouped(connection, measurements.order_by(MeasurementRow.ordinal), "result_id")
     thinned = {row.result_id: row for row in connection.execute(_children(ThinnedRow, condition))}
     checked, logs = ({}, {}) if metrics is not None else _evidence(connection, condition, thinned)
-    results = [
-        rows.result_record(
-            row,
-            shared.cases[row.case_key],
-            shared.environments[row.environment_id],
-            tuple(
-                _measurement(m, blobs.get((m.result_id, m.metric, m.scope)), thinned.get(row.id)) for m in measured.get(row.id, ())
-            ),
-            tuple(rows.check_record(check) for check in checked.get(row.id, ())),
-            logs.get(row.id, ""),
-        )
-        for row in found
-    ]
+    with _decoding():
+        results = [
+            rows.result_record(
+                row,
+                shared.cases[row.case_key],
+                shared.environments[row.environment_id],
+                tuple(
+                    measurement(m, blobs.get((m.result_id, m.metric, m.scope)), thinned.get(row.id))
+                    for m in measured.get(row.id, ())
+                ),
+                tuple(rows.check_record(check) for check in checked.get(row.id, ())),
+                logs.get(row.id, ""),
+            )
+            for row in found
+        ]
     return sorted(results, key=lambda r: (r.run_id, r.trial.block, r.trial.attempt, r.trial.position, r.id))
 
 
@@ -129,12 +135,17 @@ def _evidence(
 ) -> tuple[dict[str, list[Row[Any]]], dict[str, str]]:
     """Checks and logs by result."""
     checked = _grouped(connection, _children(CheckRow, condition).order_by(CheckRow.ordinal), "result_id")
-    logs = {row.result_id: rows.unpack_log(row.encoding, row.data) for row in connection.execute(_children(LogRow, condition))}
+    with _decoding():
+        logs = {row.result_id: rows.unpack_log(row.encoding, row.data) for row in connection.execute(_children(LogRow, condition))}
     return checked, logs | {one: thinned_log(row.log_at) for one, row in thinned.items() if row.log_at is not None}
 
 
-def _measurement(row: Any, blob: Any | None, thinned: Any | None) -> Measurement:
+def measurement(row: Any, blob: Any | None, thinned: Any | None) -> Measurement:
+    """The record of a row of `measurement`, with its rows of `sample` and `thinned`. Raises ValueError where they do not read."""
     if blob is None and row.n > 1 and thinned is not None and thinned.samples_at is not None:
+        rows.known_unit(row.metric, row.unit)
+        if row.median is None:
+            raise ValueError(f"the {row.n} samples of {row.metric} were dropped, and there is no median")
         return thinned_measurement(row, thinned.samples_at)
     return rows.measurement_record(row, blob)
 
@@ -152,6 +163,16 @@ def known_results(connection: Connection, result_ids: Iterable[str]) -> set[str]
     return {found for statement in chosen for found in connection.execute(statement).scalars()}
 
 
+def running(connection: Connection) -> list[tuple[str, str]]:
+    """Id and start of each run that is marked running."""
+    found = select(RunRow.id, RunRow.started_at).where(RunRow.state == RunState.RUNNING.value).order_by(RunRow.id)
+    return [(row.id, row.started_at) for row in connection.execute(found)]
+
+
+def count_runs(connection: Connection) -> int:
+    return int(connection.execute(select(func.count()).select_from(RunRow)).scalar_one())
+
+
 def count_results(connection: Connection) -> int:
     return int(connection.execute(select(func.count()).select_from(ResultRow)).scalar_one())
 
@@ -165,6 +186,12 @@ def load_done(connection: Connection, run_id: str) -> dict[TrialKey, Done]:
         (row.case_key, row.arm, row.trial_index, row.attempt): Done(row.id, Status(row.status), row.block, row.excluded_reason)
         for row in connection.execute(statement)
     }
+
+
+def load_exclusions(connection: Connection, run_id: str) -> dict[str, str]:
+    """Reasons by id of the result."""
+    excluded = select(ResultRow.id, ResultRow.excluded_reason).where(ResultRow.run_id == run_id)
+    return {row.id: row.excluded_reason for row in connection.execute(excluded.where(ResultRow.excluded_reason.is_not(None)))}
 
 
 def load_pins(connection: Connection) -> list[Pin]:
@@ -248,15 +275,37 @@ def load_cases(connection: Connection, shared: Shared, keys: set[str]) -> None:
     for wanted in chunks(sorted(keys - shared.cases.keys())):
         subjects = _grouped(connection, _of(SubjectRow, SubjectRow.case_key, wanted), "case_key")
         params = _grouped(connection, _of(CaseParamRow, CaseParamRow.case_key, wanted).order_by(CaseParamRow.ordinal), "case_key")
-        for row in connection.execute(_of(CaseRow, CaseRow.key, wanted)):
-            shared.cases[row.key] = rows.case_record(row, subjects.get(row.key, ()), params.get(row.key, ()))
+        with _decoding():
+            for row in connection.execute(_of(CaseRow, CaseRow.key, wanted)):
+                shared.cases[row.key] = rows.case_record(row, subjects.get(row.key, ()), params.get(row.key, ()))
+        _require(shared.cases.keys(), wanted)
 
 
 def load_environments(connection: Connection, shared: Shared, ids: set[str]) -> None:
     for wanted in chunks(sorted(ids - shared.environments.keys())):
         items = _grouped(connection, _of(EnvironmentItemRow, EnvironmentItemRow.environment_id, wanted), "environment_id")
-        for environment_id in wanted:
-            shared.environments[environment_id] = rows.environment_record(items.get(environment_id, ()))
+        there = connection.execute(select(EnvironmentRow.id).where(EnvironmentRow.id.in_(wanted))).scalars().all()
+        _require(there, wanted)
+        with _decoding():
+            for environment_id in wanted:
+                shared.environments[environment_id] = rows.environment_record(items.get(environment_id, ()))
+
+
+def _require(there: Container[str], wanted: Sequence[str]) -> None:
+    """What rows are joined to without asking the database must be there."""
+    if missing := [key for key in wanted if key not in there]:
+        raise Unreadable(f"{missing[0]} is not there")
+
+
+@contextmanager
+def _decoding() -> Iterator[None]:
+    """What a row that does not read raises becomes Unreadable."""
+    try:
+        yield
+    except Unreadable:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Unreadable(str(error)) from error
 
 
 def _of(model: type[Base], column: Any, values: Sequence[str]) -> Select[Any]:

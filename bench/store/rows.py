@@ -1,4 +1,7 @@
-"""Records to rows and back, without a database: what is read equals what was stored."""
+"""Records to rows and back, without a database: what is read equals what was stored.
+
+What one way refuses, the other refuses too. Rows to records: ValueError, KeyError or TypeError says that a row does not read.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ import math
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
 
 from bench import stats
+from bench.metrics import METRICS
 from bench.records import (
     Case,
     Check,
@@ -32,6 +37,7 @@ from bench.records import (
 )
 
 Row = dict[str, Any]
+Moment = TypeVar("Moment", str, str | None)
 
 SAMPLE_ENCODING = "float64-zlib"
 SHORT_ENCODING = "float64"
@@ -83,6 +89,8 @@ def unpack_log(encoding: str, data: bytes) -> str:
         return zlib.decompress(data).decode()
     except zlib.error as error:
         raise ValueError(f"a log does not decompress: {error}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"a log is no text: {error}") from error
 
 
 # --- records to rows -------------------------------------------------------------------------------------------------------------
@@ -99,11 +107,11 @@ def run_row(run: Run) -> Row:
         "seed": _whole("seed", run.seed),
         "command": run.command,
         "device": run.device,
-        "started_at": run.started_at,
+        "started_at": _moment("started_at", run.started_at),
         "state": run.state.value,
         "planned_trials": _whole("planned_trials", run.planned_trials),
         "label": run.label,
-        "finished_at": run.finished_at,
+        "finished_at": _moment("finished_at", run.finished_at),
         "reason": run.reason,
         "harness_version": run.harness_version,
         "parent_run_id": run.parent_run_id,
@@ -183,7 +191,7 @@ def result_row(result: Result, case_key: str, environment_id: str) -> Row:
         "error_type": result.error_type,
         "phase": result.phase,
         "rank": _whole("rank", result.rank),
-        "started_at": result.started_at,
+        "started_at": _moment("started_at", result.started_at),
         "duration_s": _finite("duration_s", result.duration_s),
         "seed": _whole("seed", result.seed),
         "method_version": _whole("method_version", result.method_version),
@@ -207,7 +215,7 @@ def measurement_row(result_id: str, ordinal: int, measurement: Measurement) -> R
         "metric": measurement.metric,
         "scope": measurement.scope,
         "ordinal": ordinal,
-        "unit": measurement.unit,
+        "unit": known_unit(measurement.metric, measurement.unit),
         "calls_per_sample": _whole("calls_per_sample", measurement.calls_per_sample),
         "note": measurement.note,
         **derived(measurement.samples),
@@ -275,6 +283,24 @@ def _whole(name: str, value: int | None) -> int | None:
     return value
 
 
+def _moment(name: str, value: Moment) -> Moment:
+    """The same time; "" and None where an imported source tells none."""
+    if value:
+        try:
+            datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(f"{name} is {value[:40]!r}, which is no time in ISO 8601") from None
+    return value
+
+
+def known_unit(metric: str, unit: str) -> str:
+    """The same unit; a metric of ours has one only, and whoever reads it takes it for that."""
+    known = METRICS.get(metric)
+    if known is not None and unit != known.unit:
+        raise ValueError(f"{metric} is in {unit[:40]!r}, and its unit is {known.unit!r}")
+    return unit
+
+
 def _number(value: Scalar) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -287,25 +313,52 @@ def _number(value: Scalar) -> float | None:
 # --- rows to records -------------------------------------------------------------------------------------------------------------
 
 
+def _json(name: str, text: str) -> Json:
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"{name} is no JSON ({error})") from error
+
+
+def _object(name: str, text: str) -> dict[str, Json]:
+    found = _json(name, text)
+    if not isinstance(found, dict):
+        raise ValueError(f"{name} is no JSON object")
+    return found
+
+
+def _texts(name: str, text: str) -> tuple[str, ...]:
+    found = _json(name, text)
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise ValueError(f"{name} is no JSON list of texts")
+    return tuple(found)
+
+
+def fact(name: str, text: str) -> Scalar:
+    """A parameter of a case, or a fact of an environment. Raises ValueError where it is no JSON."""
+    found: Scalar = _json(name, text)
+    return found
+
+
 def run_record(row: Any, revision: Iterable[Any]) -> Run:
     return Run(
         id=row.id,
         suite=row.suite,
         suite_file=row.suite_file,
-        suite_data=json.loads(row.suite_data),
-        options=json.loads(row.options),
+        suite_data=_object("suite_data", row.suite_data),
+        options=_object("options", row.options),
         question=row.question,
         seed=row.seed,
         command=row.command,
         device=row.device,
-        started_at=row.started_at,
+        started_at=_moment("started_at", row.started_at),
         state=RunState(row.state),
         planned_trials=row.planned_trials,
         revision=tuple(
             RevisionItem(item.name, item.kind, item.version, item.commit_hash, item.dirty, item.diff_hash) for item in revision
         ),
         label=row.label,
-        finished_at=row.finished_at,
+        finished_at=_moment("finished_at", row.finished_at),
         reason=row.reason,
         harness_version=row.harness_version,
         parent_run_id=row.parent_run_id,
@@ -322,7 +375,7 @@ def case_record(row: Any, subject: Iterable[Any], params: Iterable[Any]) -> Case
         device=row.device,
         cache=row.cache,
         timer=row.timer,
-        params={item.name: json.loads(item.value) for item in params},
+        params={item.name: fact(item.name, item.value) for item in params},
         world_size=row.world_size,
     )
 
@@ -330,19 +383,21 @@ def case_record(row: Any, subject: Iterable[Any], params: Iterable[Any]) -> Case
 def environment_record(items: Iterable[Any]) -> Environment:
     sides: dict[str, dict[str, Scalar]] = {"hard": {}, "soft": {}}
     for item in items:
-        sides[item.side][item.name] = json.loads(item.value)
+        sides[item.side][item.name] = fact(item.name, item.value)
     return Environment(sides["hard"], sides["soft"])
 
 
 def measurement_record(row: Any, blob: Any | None) -> Measurement:
     """Raises ValueError where the samples are missing or do not decode."""
     if row.n == 1:
+        if row.median is None:
+            raise ValueError(f"the only sample of {row.metric} is missing")
         samples: tuple[float, ...] = (row.median,)
     elif blob is None:
-        raise ValueError(f"result {row.result_id}: the samples of {row.metric} are missing")
+        raise ValueError(f"the {row.n} samples of {row.metric} are missing")
     else:
         samples = unpack_samples(blob.encoding, blob.data)
-    return Measurement(row.metric, row.unit, samples, row.scope, row.calls_per_sample, row.note)
+    return Measurement(row.metric, known_unit(row.metric, row.unit), samples, row.scope, row.calls_per_sample, row.note)
 
 
 def check_record(row: Any) -> Check:
@@ -359,8 +414,7 @@ def result_record(
 ) -> Result:
     proof = None
     if row.proof_verdict is not None:
-        proof = Proof(row.proof_verdict, tuple(json.loads(row.proof_observed)), row.proof_detail)
-    conditions: Mapping[str, Json] = json.loads(row.conditions)
+        proof = Proof(row.proof_verdict, _texts("proof_observed", row.proof_observed), row.proof_detail)
     return Result(
         id=row.id,
         run_id=row.run_id,
@@ -368,7 +422,7 @@ def result_record(
         status=Status(row.status),
         reason=row.reason,
         environment=environment,
-        started_at=row.started_at,
+        started_at=_moment("started_at", row.started_at),
         duration_s=row.duration_s,
         seed=row.seed,
         command=row.command,
@@ -379,7 +433,7 @@ def result_record(
         checks=checks,
         proof=proof,
         cost=Cost(row.cost_flops, row.cost_bytes, row.cost_tokens) if row.has_cost else None,
-        conditions=conditions,
+        conditions=_object("conditions", row.conditions),
         log=log,
         method_version=row.method_version,
         harness_version=row.harness_version,

@@ -61,8 +61,10 @@ def measured_steps(database: str) -> tuple[MeasuredStep, ...]:
         with closing(sqlite3.connect(path.as_uri() + ("?mode=rw" if writable else "?mode=ro"), uri=True, timeout=5)) as connection:
             connection.execute("PRAGMA query_only=ON")
             return _steps(connection.execute)
-    except sqlite3.Error as error:
-        raise StoreError(f"measured steps of {path} cannot be read ({error}); `bench db check` looks at it") from error
+    except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
+        raise StoreError(
+            f"measured steps of {path} cannot be read ({error}): `bench db check` says which rows do not read"
+        ) from error
 
 
 def _steps(query: Query) -> tuple[MeasuredStep, ...]:

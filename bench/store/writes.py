@@ -296,9 +296,8 @@ def _copy(connection: Connection, ready: Ready, meanwhile: Callable[[], None]) -
 
 def _server_type(column: ColumnElement[Any]) -> str:
     """The name of a column's type, which the binary form of COPY must hit exactly: the server converts nothing."""
-    kinds = {BigInteger: "int8", Boolean: "bool", Double: "float8", LargeBinary: "bytea", Text: "text"}
-    kind = FreeText.impl if isinstance(column.type, FreeText) else type(column.type)
-    return kinds[kind]
+    kinds = {BigInteger: "int8", Boolean: "bool", Double: "float8", LargeBinary: "bytea", Text: "text", FreeText: "text"}
+    return next(name for kind, name in kinds.items() if isinstance(column.type, kind))
 
 
 @lru_cache(maxsize=64)

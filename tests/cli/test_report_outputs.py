@@ -86,7 +86,7 @@ def test_two_mailed_reports_are_imported_and_compared_by_the_ids_that_they_print
         ids.append(run.id)
     mine = tmp_path / "mine.db"
     said = bench("db", "import", tmp_path / "before.html", tmp_path / "after.html", "--db", mine)
-    assert (said.code, said.out.count("1 runs and 10 results are new")) == (0, 2)
+    assert (said.code, said.out.count("1 run and 10 results are new")) == (0, 2)
     assert bench("db", "import", tmp_path / "before.html", "--db", mine).out.count("0 runs and 0 results are new") == 1
     compared = bench("compare", *ids, "--db", mine, "--format", "json")
     found = json.loads(compared.out)

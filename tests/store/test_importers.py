@@ -266,6 +266,24 @@ def test_what_is_no_time_is_a_row_without_one(store: Store, tmp_path: Path, told
     assert row.measurements == ()
 
 
+def test_a_unit_of_time_that_is_not_known_is_named(store: Store, tmp_path: Path) -> None:
+    report = store.import_file(liger_file(tmp_path / "all.csv", liger_line(metric_unit="parsec"), liger_line(x_value=128)))
+    assert (report.results_new, report.results_new_not_ok) == (2, 1)
+    _, (strange, known) = only_run(store)
+    assert strange.status is Status.INVALID
+    assert strange.reason == "its speed is in 'parsec', which is no time that is known here: s, ms, us"
+    assert strange.measurements[0].metric == "liger:speed"
+    assert known.status is Status.OK
+
+
+def test_quantiles_that_do_not_enclose_the_median_are_told(store: Store, tmp_path: Path) -> None:
+    store.import_file(liger_file(tmp_path / "all.csv", liger_line(y_value_20=9.9)))
+    _, (row,) = only_run(store)
+    assert row.status is Status.OK
+    told = row.measurements[0].note or ""
+    assert told.endswith("; 20 % 0.0099, 80 % 0.004, between which its median is not: the source contradicts itself")
+
+
 def test_memory_without_a_time_is_kept_and_not_ok(store: Store, tmp_path: Path) -> None:
     store.import_file(liger_file(tmp_path / "all.csv", liger_line(metric_name="memory", metric_unit="MB")))
     _, (row,) = only_run(store)
@@ -323,6 +341,16 @@ def test_rounds_become_samples(store: Store, tmp_path: Path) -> None:
     assert row.duration_s == pytest.approx(3e-5)
     assert run.revision == (RevisionItem("sorting", "path", None, "abc123", True),)
     assert run.started_at == "2025-01-02T03:04:05+00:00"
+
+
+def test_a_median_that_is_not_that_of_the_rounds_is_told(store: Store, tmp_path: Path) -> None:
+    store.import_file(pytest_benchmark_file(tmp_path / "a.json", stats={"data": [1e-3] * 5, "median": 5.0}))
+    _, (row,) = only_run(store)
+    assert row.measurements[0].samples == (1e-3,) * 5
+    assert (
+        row.measurements[0].note
+        == "the source contradicts itself: these are its rounds, and beside them it tells another: median 5"
+    )
 
 
 def test_statistics_without_rounds_are_one_number_that_says_so(store: Store, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -84,6 +85,18 @@ def test_a_database_that_is_none_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("a page of text\n" * 100)
     with pytest.raises(StoreError, match="cannot be read"):
         measured_steps(str(tmp_path / "text.db"))
+
+
+def test_a_stored_step_that_does_not_read_is_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "bench.db"
+    with Store.open(path) as store:
+        store.add_run(run := factories.run())
+        store.add_result(row(run.id, case(), 0.2, 0.2, 0.2))
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE environment_item SET value = '{' WHERE name = 'gpu_model'")
+    connection.close()
+    with pytest.raises(StoreError, match=r"measured steps of .* cannot be read .*: `bench db check` says which rows do not read"):
+        measured_steps(str(path))
 
 
 def test_published_steps_count_once_they_are_imported(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from bench import stats
 from bench.records import Measurement
+from bench.report.numbers.units import in_unit
 from bench.store.thinning import samples_before
 
+_STATISTIC = re.compile(r"(?<=[,;:] )(mean|median|min|max|stddev|q1|q3|\d+ %) (-?\d[\d.]*(?:e[+-]?\d+)?)(?=[,;]|$)")
 _QUANTILES = re.compile(r", 5 % ([\d.e+-]+), 95 % ([\d.e+-]+)$")
 
 
@@ -21,6 +23,13 @@ class Taken:
     high: float | None
     there: bool
     """Whether samples are there: all, or some at even ranks."""
+
+
+def note_in_units(measurement: Measurement) -> str | None:
+    """The note as people read it: statistics that it tells, which are kept in the measurement's own unit, with one that suits them."""
+    if measurement.note is None:
+        return None
+    return _STATISTIC.sub(lambda found: f"{found[1]} {in_unit(float(found[2]), measurement.unit)}", measurement.note)
 
 
 def taken(measurement: Measurement) -> Taken:

@@ -18,7 +18,7 @@ from bench.report.numbers.hardware_work import hardware_utilisation
 from bench.report.numbers.layout import Section
 from bench.report.numbers.memory import CAUSES, EXPLAINED, explained, is_training_step
 from bench.report.numbers.rates import Utilisation, above_words, all_rates, clock_wandered, cycles_words, rate_words, utilisation
-from bench.report.numbers.samples import taken
+from bench.report.numbers.samples import note_in_units, taken
 from bench.report.numbers.summary import CYCLES, KERNELS, SAVED, SET_ASIDE, TIME, CaseSummary
 from bench.report.numbers.units import shorten
 from bench.report.trust.surroundings import DEVICES
@@ -302,9 +302,9 @@ def _row(
     trials = [_trial_line(summary, r, memory, None) for r in results] + [_trial_line(summary, r, memory, why) for r, why in aside]
     log, cut = _tail(next((r.log for r in results if r.log), ""), depth.log_limit(status))
     reasons = Counter(r.reason for r in results if r.reason) if results else Counter(why for _, why in aside)
-    notes = {f"{m.metric}: {m.note}" for r in results for m in r.measurements if m.note and m.metric not in SHOWS_SPEED}
+    notes = {f"{m.metric}: {note_in_units(m)}" for r in results for m in r.measurements if m.note and m.metric not in SHOWS_SPEED}
     if not summary.time_withheld:
-        notes |= {f"{m.metric}: {m.note}" for r in results for m in r.measurements if m.note and m.metric in SHOWS_SPEED}
+        notes |= {f"{m.metric}: {note_in_units(m)}" for r in results for m in r.measurements if m.note and m.metric in SHOWS_SPEED}
     return Row(
         id=row_id(summary, status),
         summary=summary,

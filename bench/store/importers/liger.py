@@ -36,6 +36,8 @@ _UNITS = {
     ("memory", "GB"): ("max_allocated_bytes", "byte", 2.0**30),
 }
 
+_TIME = "speed"
+
 _Line = tuple[int, Mapping[str, str]]
 
 
@@ -102,7 +104,7 @@ def _row(group: Mapping[str, _Line]) -> ForeignRow:
         hard={"gpu_model": gpu} if gpu else {},
         revision=(RevisionItem("liger-kernel", "package", version),) if version else (),
         started_at=times[0] if times else None,
-        failure=None if measurements else (Status.INVALID, _no_number(said)),
+        failure=_failure(said, measurements),
     )
 
 
@@ -119,6 +121,8 @@ def _measurements(row: Mapping[str, str]) -> tuple[Measurement, ...]:
         spread = "its 20 % and 80 % are the same number: one sample, or samples without spread"
     else:
         spread = f"20 % {low * factor:.6g}, 80 % {high * factor:.6g}"
+        if not low <= middle <= high:
+            spread += ", between which its median is not: the source contradicts itself"
     note = f"one number, the median of calls whose count is not told; {spread}"
     if name == "max_allocated_bytes":
         note += "; everything allocated on the device, inputs included"
@@ -144,6 +148,17 @@ def _value(told: str) -> Scalar:
     except ValueError:
         found = number(told)
         return told if found is None else found
+
+
+def _failure(said: Sequence[Mapping[str, str]], measurements: Sequence[Measurement]) -> tuple[Status, str] | None:
+    """Why a row whose lines tell no time that is known is not ok; None leaves the word to what is said of all tools' rows."""
+    if not measurements:
+        return Status.INVALID, _no_number(said)
+    strange = [row for row in said if row["metric_name"] == _TIME and (_TIME, row["metric_unit"]) not in _UNITS]
+    if not strange or any(one.metric == "time_s" for one in measurements):
+        return None
+    known = ", ".join(unit for metric, unit in _UNITS if metric == _TIME)
+    return Status.INVALID, f"its {_TIME} is in {strange[0]['metric_unit'][:40]!r}, which is no time that is known here: {known}"
 
 
 def _no_number(said: Sequence[Mapping[str, str]]) -> str:

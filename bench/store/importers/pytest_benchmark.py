@@ -6,10 +6,12 @@ other statistics stand in its note.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 
 from bench.records import Json, Measurement, RevisionItem, Scalar, Status
+from bench.stats import median
 from bench.store.foreign import ForeignRow, Tool, measured, moment, number, scalar, take_in, text
 from bench.store.intake import Intake
 from bench.store.source import Source
@@ -18,6 +20,7 @@ _BEGINNING = re.compile(r"\ufeff?\s*\{\s*\"(machine_info|commit_info|benchmarks|
 _STATISTICS = ("min", "max", "mean", "stddev", "q1", "q3")
 _HARD = ("machine", "processor", "system")
 _MOST_ROUNDS = 1_000_000
+_SAME_MEDIAN = 1e-6
 
 
 def recognises(head: str) -> bool:
@@ -68,14 +71,22 @@ def _time(stats: Mapping[str, Json]) -> tuple[Measurement, ...]:
     if isinstance(data, list) and 0 < len(data) <= _MOST_ROUNDS:
         rounds = [found for one in data if (found := number(one)) is not None]
         if len(rounds) == len(data):
-            return measured("time_s", "s", rounds, calls=calls)
-    median = number(stats.get("median"))
-    if median is None:
+            return measured("time_s", "s", rounds, calls=calls, note=_contradiction(rounds, number(stats.get("median"))))
+    middle = number(stats.get("median"))
+    if middle is None:
         return ()
     told = ", ".join(f"{name} {found:.6g}" for name in _STATISTICS if (found := number(stats.get(name))) is not None)
     return measured(
-        "time_s", "s", [median], calls=calls, note=f"one number, the median of {_rounds(stats)}; the rounds are not told: {told}"
+        "time_s", "s", [middle], calls=calls, note=f"one number, the median of {_rounds(stats)}; the rounds are not told: {told}"
     )
+
+
+def _contradiction(rounds: list[float], told: float | None) -> str | None:
+    """What to say where the median beside the rounds is not theirs."""
+    middle = median(sorted(rounds))
+    if told is None or math.isclose(told, middle, rel_tol=_SAME_MEDIAN):
+        return None
+    return f"the source contradicts itself: these are its rounds, and beside them it tells another: median {told:.6g}"
 
 
 def _rounds(stats: Mapping[str, Json]) -> str:

@@ -9,7 +9,7 @@ from bench import stats
 from bench.records import Measurement
 from bench.report import render_page
 from bench.report.drawing.histogram import histogram
-from bench.report.numbers.samples import taken
+from bench.report.numbers.samples import note_in_units, taken
 from bench.report.numbers.summary import gather
 from bench.report.recompute.verify import verify_page
 from bench.store.thinning import thinned_measurement
@@ -38,6 +38,23 @@ def test_a_thinned_measurement_has_the_count_and_the_spread_that_it_had() -> Non
     assert (taken(few).count, taken(few).low) == (12, None)
     mailed = dataclasses.replace(few, note="one number, the median of 30 samples, as a report tells it")
     assert taken(mailed).count == 30
+
+
+def test_what_a_note_tells_in_bare_numbers_is_read_with_units() -> None:
+    whole = Measurement("time_s", "s", (0.0111, 0.0115, 0.0119), note="n = 3 < 30: the time for sampling was over")
+    assert note_in_units(thinned(whole)) == (
+        "n = 3 < 30: the time for sampling was over; samples dropped by `bench db gc` on 2026-11-30: "
+        "the median of 3, mean 11.5 ms, 5 % 11.1 ms, 95 % 11.9 ms"
+    )
+    clock = Measurement(
+        "sm_clock_hz", "Hz", (1.9e9,), note="32 of 57 samples published: the median of 57, mean 1.9748e+09, 5 % 1.8e+09"
+    )
+    assert note_in_units(clock) == "32 of 57 samples published: the median of 57, mean 1.97 GHz, 5 % 1.80 GHz"
+    imported = dataclasses.replace(whole, note="the rounds are not told: min 1e-06, stddev 2e-09, q1 0.5")
+    assert note_in_units(imported) == "the rounds are not told: min 1.00 µs, stddev 2.00 ns, q1 500 ms"
+    same = dataclasses.replace(whole, note="its 20 % and 80 % are the same number")
+    assert note_in_units(same) == same.note
+    assert note_in_units(dataclasses.replace(whole, note=None)) is None
 
 
 def test_a_page_of_thinned_rows_doubts_no_number_of_samples_and_draws_none() -> None:
