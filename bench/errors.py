@@ -4,7 +4,7 @@ Exception
 ├── BenchError              a user can fix it: one clear message, exit code 2, no traceback
 │   ├── SuiteError          mistakes in a suite file or in --set/--filter; holds every one of them
 │   ├── SelectionError      nothing, or more than one thing, answers to what was asked for
-│   ├── PluginError         a plug-in file or entry point that cannot be loaded
+│   ├── PluginError         a plug-in, an entry point or a kernel's file that cannot be loaded
 │   ├── DeviceError         the device asked for is absent, or torch does not see it
 │   ├── LockError           another run holds the device and we were told not to wait
 │   └── StoreError          the database cannot be read or written, or has another schema
@@ -56,7 +56,7 @@ class SelectionError(BenchError):
 
 
 class PluginError(BenchError):
-    """A plug-in cannot be loaded or declares nothing."""
+    """A plug-in or a kernel's file cannot be loaded or declares nothing."""
 
 
 class DeviceError(BenchError):

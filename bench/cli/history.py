@@ -48,10 +48,10 @@ def history(
 ) -> int:
     """Show SERIES (the beginning of its key) over its runs; without it, the series that there are, those with a step for the worse first.
 
-    A point is a run: the median over its processes. From ten points on steps are looked for: a change of level by at least 1 %, firm where
-    two methods agree, provisional until five points have followed; of one series it also says which steps of the last thirty points were
-    told and are gone. The drift is the latest level over the best one. Times are in s, ms or µs, memory in powers of two. Says what is
-    there, and judges no job: the exit code is 0.
+    A point is a run: the median over its processes. From ten points on steps are looked for: a change of level by at least 1 % (of memory,
+    sizes and errors by what a night would tell), firm where two methods agree, provisional until five points have followed; of one series
+    it also says which steps of the last thirty points were told and are gone. The drift is the latest level over the best one. Times are in
+    s, ms or µs, memory in powers of two. Says what is there, and judges no job: the exit code is 0.
     """
     from bench.catalogue.names import unknown
     from bench.errors import SelectionError

@@ -62,15 +62,16 @@ def _implementations(catalogue: Catalogue, suites: Path) -> list[Row]:
 
 
 def _suites(catalogue: Catalogue, suites: Path) -> list[Row]:
-    from bench.errors import SuiteError
+    from bench.errors import PluginError, SuiteError
     from bench.suite import load_suite
 
     rows: list[Row] = []
     for path in sorted(suites.glob("*.yaml")):
         try:
             suite = load_suite(path, catalogue)
-        except SuiteError as error:
-            rows.append({"file": str(path), "name": None, "question": None, "problems": [str(p) for p in error.problems]})
+        except (SuiteError, PluginError) as error:
+            problems = [str(p) for p in error.problems] if isinstance(error, SuiteError) else [str(error)]
+            rows.append({"file": str(path), "name": None, "question": None, "problems": problems})
             continue
         rows.append(
             {"file": str(path), "name": suite.name, "question": suite.question, "profiles": list(suite.profiles), "problems": []}
@@ -168,4 +169,6 @@ def list_(kind: str | None, suites: Path, plugins: tuple[Path, ...], as_json: bo
     if "implementations" in chosen:
         for problem in catalogue.problems:
             note(plain(str(problem)))
+    for notice in catalogue.notices:
+        note(notice)
     return 0

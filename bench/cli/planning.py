@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.cli.terminal import note
 from bench.errors import Problem, SelectionError, StoreError, SuiteError
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ def plan_all(suites: Sequence[str], options: RunOptions, database: str) -> tuple
     finally:
         if earlier is not None:
             earlier.__exit__(None, None, None)
+    for notice in catalogue.notices:
+        note(notice)
     return device, catalogue, planned
 
 

@@ -83,14 +83,17 @@ def percent(share: float | None) -> str:
 
 
 def _cells(verdict: Verdict, name: str) -> tuple[str, ...]:
+    from bench.judge.answer import quiet_word
+
     metric = verdict.series.metric
     shown = verdict.reader_word if verdict.reader_word == verdict.word else f"{verdict.reader_word} ({verdict.word})"
+    shown = quiet_word(verdict) or shown
     why = "; ".join((verdict.reason, *((verdict.accepted,) if verdict.accepted else ()), *verdict.notes))
     if verdict.kind == "status":
         first, second = verdict.first.outcome, verdict.second.outcome
     else:
         first, second = _number(verdict.first.median, metric), _number(verdict.second.median, metric)
-    band = "–" if verdict.threshold is None else f"±{verdict.threshold.relative * 100:.2g} %"
+    band = "–" if verdict.threshold is None else f"±{percent(verdict.threshold.relative)}"
     least = percent(verdict.smallest_detectable)
     effect = "–" if verdict.effect is None else f"{verdict.effect:+.2f}"
     n = f"{verdict.first.n}/{verdict.second.n}"
@@ -143,8 +146,9 @@ def _shown(comparison: Comparison, *, everything: bool) -> tuple[list[Verdict], 
 
 
 def _quiet(verdict: Verdict) -> bool:
-    screened = verdict.screening in ("clear", "learning") and verdict.word in ("ambiguous", "insufficient")
-    return screened or (verdict.word == "same" and verdict.kind == "value")
+    from bench.judge.answer import quiet_word
+
+    return quiet_word(verdict) is not None or (verdict.word == "same" and verdict.kind == "value")
 
 
 def alarm_lines(verdict: Verdict, name: str) -> list[str]:

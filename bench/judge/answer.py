@@ -7,7 +7,7 @@ not be judged is ever reported as fine.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -18,6 +18,8 @@ from bench.judge.verdict import READER_WORDS, Kind, Verdict, Word
 from bench.records import Status
 
 FINE, SOMETHING_WORSE, COULD_NOT_JUDGE = 0, 1, 3
+QUIET_WORDS: Mapping[str, str] = {Sight.CLEAR: "no suspect", Sight.LEARNING: "learning"}
+"""How people read what a night's screen has nothing to tell of: neither a verdict nor an open question."""
 
 
 class FailOn(StrEnum):
@@ -42,9 +44,9 @@ class Answer:
 def answer(comparison: Comparison, fail_on: FailOn = FailOn.WORSE) -> Answer:
     """What the rows come to."""
     counts = Counter(verdict.reader_word for verdict in comparison.verdicts if not _unremarkable(verdict))
-    quiet = Counter(verdict.screening for verdict in comparison.verdicts if _unremarkable(verdict))
+    quiet = Counter(quiet_word(verdict) for verdict in comparison.verdicts if _unremarkable(verdict))
     headline = ", ".join(f"{counts[word]} {word}" for word in READER_WORDS if counts[word])
-    headline = ", ".join(part for part in (headline, *(f"{count} {sight}" for sight, count in quiet.items())) if part) or "no rows"
+    headline = ", ".join(part for part in (headline, *(f"{count} {word}" for word, count in quiet.items())) if part) or "no rows"
     code, why = _decided(comparison, fail_on)
     accepted = sum(verdict.accepted is not None for verdict in comparison.verdicts)
     why += f" ({accepted} accepted)" if accepted else ""
@@ -105,9 +107,15 @@ def _first_turns(comparison: Comparison) -> bool:
     )
 
 
+def quiet_word(verdict: Verdict) -> str | None:
+    """What people read of a row that a screen found nothing in, or cannot yet: `no suspect` or `learning`; None for all others."""
+    word = QUIET_WORDS.get(verdict.screening or "")
+    return word if verdict.word in (Word.AMBIGUOUS, Word.INSUFFICIENT) else None
+
+
 def _unremarkable(verdict: Verdict) -> bool:
-    """What a screen found nothing in, or cannot yet: ambiguous by its word, and nobody's business."""
-    return verdict.screening in (Sight.CLEAR, Sight.LEARNING) and verdict.word in (Word.AMBIGUOUS, Word.INSUFFICIENT)
+    """Whether it is nobody's business, though its word is ambiguous or insufficient."""
+    return quiet_word(verdict) is not None
 
 
 def is_worse(verdict: Verdict) -> bool:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.judge.changepoints import FEWEST_POINTS, P_KEPT, SMALLEST_STEP, change_points, p_apart
+from bench.judge.changepoints import FEWEST_POINTS, P_KEPT, change_points, p_apart
+from bench.judge.floors import step_floor
 from bench.judge.history import FEWEST_FOR_STEPS
 from bench.judge.screen import FLOOR, Sight, screen
-from bench.judge.thresholds import absolute_floor
 from bench.stats import median
 
 if TYPE_CHECKING:
@@ -82,8 +82,9 @@ def drifted(levels: Levels, run_ids: Collection[str], *, new: bool) -> list[Drif
     found = []
     for series, by_run in levels.by_series.values():
         if by_run.keys() & run_ids:
-            values = [by_run[run.id].value for run in levels.runs if run.id in by_run]
-            floor = max(SMALLEST_STEP, absolute_floor(series.metric, series.case.workload) / median(values))
+            points = [by_run[run.id] for run in levels.runs if run.id in by_run]
+            values = [point.value for point in points]
+            floor = step_floor(series, values, [point.repeats for point in points])
             if (ratio := look(values, floor=floor)) is not None:
                 found.append(Drift(series, ratio, been_there(values, ratio)))
     return found

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from bench.errors import SelectionError
 from bench.judge.changepoints import SMALLEST_STEP, ChangePoint, change_points
 from bench.judge.environment_diff import Difference, differences
+from bench.judge.floors import screen_floor, step_floor
 from bench.judge.points import Levels
 from bench.judge.retracted import Retracted, retracted
-from bench.judge.screen import FLOOR, Screening, screen
+from bench.judge.screen import Screening, screen
 from bench.judge.sides import ASIDE
-from bench.judge.thresholds import absolute_floor
 from bench.judge.verdict import Series, series_key
 from bench.records import Run, RunState
 from bench.stats import median
@@ -41,6 +41,8 @@ class Point:
     n: int
     environment: tuple[Difference, ...] = ()
     """Soft facts that differ from the point before."""
+    repeats: bool = False
+    """Whether its processes, several of them, had the very same number."""
 
     @property
     def revision(self) -> str:
@@ -151,7 +153,7 @@ def histories(levels: Levels, keys: Iterable[str]) -> list[History]:
         series, by_run = levels.by_series[key]
         present = [(run, by_run[run.id]) for run in levels.runs if run.id in by_run]
         points = [
-            Point(run, level.value, level.n, changed(before.environments, level.environments))
+            Point(run, level.value, level.n, changed(before.environments, level.environments), level.repeats)
             for (_, before), (run, level) in itertools.pairwise([*present[:1], *present])
         ]
         found.append(_history(series, points))
@@ -162,11 +164,11 @@ def _history(series: Series, points: Sequence[Point]) -> History:
     values = [point.value for point in points]
     if not values:
         return History(series, ())
-    amount = absolute_floor(series.metric, series.case.workload) / median(values)
-    screening = screen(values, floor=max(FLOOR, amount))
+    repeats = [point.repeats for point in points]
+    screening = screen(values, floor=screen_floor(series, values, repeats))
     if len(points) < FEWEST_FOR_STEPS:
         return History(series, tuple(points), screening)
-    floor = max(SMALLEST_STEP, amount)
+    floor = step_floor(series, values, repeats)
     changes = change_points(values, floor=floor)
     edges = [0, *(change.index for change in changes), len(values)]
     levels = [median(values[start:end]) for start, end in itertools.pairwise(edges)]

@@ -41,6 +41,8 @@ class Level:
     n: int
     environments: frozenset[str]
     """Ids of those that the processes had."""
+    repeats: bool = False
+    """Whether there were several processes, and all had the very same number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ def _by_series(
 
 def _level(by_environment: Mapping[str, Sequence[float]]) -> Level:
     values = [value for some in by_environment.values() for value in some]
-    return Level(median(values), len(values), frozenset(by_environment))
+    return Level(median(values), len(values), frozenset(by_environment), repeats=len(values) > 1 and min(values) == max(values))
 
 
 def _last_attempts(connection: Connection, run_ids: Sequence[str]) -> dict[tuple[str, str], int]:

@@ -92,7 +92,7 @@ def availability_findings(catalogue: Catalogue, tried: Sequence[Import], kind: s
         else:
             yield ok("implementations", f"{title}: not installed, and {names} would not run on {kind}")
     for fault in catalogue.problems:
-        yield warn("implementations", str(fault), "repair or uninstall that package")
+        yield warn("implementations", str(fault), "repair it; a package can be uninstalled as well")
 
 
 def operator_findings(catalogue: Catalogue, kind: str) -> Iterator[Finding]:

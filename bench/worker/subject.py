@@ -8,7 +8,7 @@ import pkgutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,9 +86,13 @@ class Subject:
 
 
 def import_declarations() -> None:
-    """Imports all built-in workloads and implementations: light by rule, and then free for every process that is forked."""
-    for found in pkgutil.walk_packages(bench.workloads.__path__, "bench.workloads."):
-        importlib.import_module(found.name)
+    """Imports all built-in workloads and implementations: light by rule, and then free for every process that is forked.
+
+    What does not import is left to the trials that need it, where the catalogue says what is wrong.
+    """
+    for found in pkgutil.walk_packages(bench.workloads.__path__, "bench.workloads.", onerror=lambda _: None):
+        with suppress(Exception, SystemExit):
+            importlib.import_module(found.name)
 
 
 def built_in_imports(case: Case) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -170,3 +171,25 @@ def test_what_imports_torch_at_its_top_is_told_once_with_what_it_costs(
     assert load_catalogue().notices == []
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "a banner\n"), "output of ours may be read by a program"
+
+
+def test_a_broken_folder_does_not_hide_suites_of_others(folders: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("toy", "other"):
+        sweep = "sweep: {size: [1], dtype: [fp32], pass: [forward]}"
+        text = f"schema: 1\nname: {name}\nquestion: Which?\nworkload: {name}\nsubjects: {{{name}: [way]}}\n{sweep}\n"
+        (tmp_path / f"{name}.yaml").write_text(text)
+    path = folders("toy/mine.py", "import nothing_of_that_name\n")
+    assert main(["list", "suites", "--suites", str(tmp_path), "--json"]) == 0
+    rows = {Path(row["file"]).stem: row for row in json.loads(capsys.readouterr().out)}
+    assert (rows["other"]["name"], rows["other"]["problems"]) == ("other", [])
+    assert rows["toy"]["problems"] == [f"{path}:1: ModuleNotFoundError: No module named 'nothing_of_that_name'"]
+
+
+def test_a_broken_folder_does_not_keep_others_from_being_imported_before_trials(folders: Write) -> None:
+    from bench.worker.subject import import_declarations
+
+    folders("toy/__init__.py", "raise ValueError('not so')\n")
+    folders("other/a_way.py", "raise SystemExit(3)\n")
+    import_declarations()
+    assert "bench.workloads.other.way" in sys.modules
+    assert "bench.workloads.other.a_way" not in sys.modules

@@ -69,7 +69,7 @@ def test_two_fast_nights_are_better_and_one_slow_then_one_fast_night_are_neither
 def test_a_clear_night_is_not_called_the_same_and_is_no_news() -> None:
     found = judged([1.0] * 15)
     assert (one(found).word, "screen_clear" in one(found).reason) == (Word.AMBIGUOUS, True)
-    assert (answer(found, FailOn.AMBIGUOUS).exit_code, answer(found).headline) == (0, "1 same, 1 clear")
+    assert (answer(found, FailOn.AMBIGUOUS).exit_code, answer(found).headline) == (0, "1 same, 1 no suspect")
 
 
 def test_a_learning_series_fails_nothing_and_says_which_night_it_is() -> None:
