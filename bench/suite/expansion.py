@@ -113,7 +113,10 @@ def expand(suite: Suite, catalogue: Catalogue, *, device: str, filters: Sequence
         absent = [value for value in values if value not in present[axis]]
         if absent:
             there = [value for value in present[axis] if value is not None]
-            raise SelectionError(f"no case has {axis}={absent[0]}; there are: {listed(there)}")
+            raise SelectionError(
+                f"no case has {axis}={absent[0]}; there are: {listed(there)} (a row of an older suite is measured again with that suite: "
+                "`git checkout` of the commit that the row names)"
+            )
     if not kept:
         raise SelectionError("no case answers to all filters together")
     return Expansion(tuple(kept.values()), excluded, filtered, search)
