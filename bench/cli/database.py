@@ -9,7 +9,7 @@ import click
 
 from bench.cli.db_exchange import export, import_, merge, publish
 from bench.cli.options import database_option, database_words, json_option
-from bench.cli.terminal import note, say, say_json
+from bench.cli.terminal import counted, note, say, say_json
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def check(database: str, as_json: bool) -> int:
     elif findings:
         _say_findings(findings)
     else:
-        say(f"{_shown(database)} is sound: {runs} runs with {results} results")
+        say(f"{_shown(database)} is sound: {counted(runs, 'run')} with {counted(results, 'result')}")
     return 2 if findings else 0
 
 
@@ -121,9 +121,10 @@ def exclude(what: str, reason: str, database: str, as_json: bool) -> int:
     if as_json:
         say_json({"excluded": count, "already": standing})
         return 0
-    say(f"{count} rows are excluded now: {plain(reason)}")
+    say(f"{counted(count, 'row')} {_are(count)} excluded now: {plain(reason)}")
     if standing:
-        say(f"{len(standing)} were excluded before, and that reason stays: {plain(next(iter(standing.values())))}")
+        before = f"{len(standing)} {'was' if len(standing) == 1 else 'were'} excluded before"
+        say(f"{before}, and that reason stays: {plain(next(iter(standing.values())))}")
     return 0
 
 
@@ -190,12 +191,17 @@ def gc(samples_days: float, logs_days: float, dry_run: bool, database: str, as_j
         say_json({"dry_run": dry_run, **dataclasses.asdict(done)})
         return 0
     say(
-        f"{'would drop' if dry_run else 'dropped'} the samples of {done.samples} measurements ({_mib(done.sample_bytes)}) and "
-        f"{done.logs} logs ({_mib(done.log_bytes)}) of {done.results} results; {done.pinned_runs} old runs are pinned and stay whole"
+        f"{'would drop' if dry_run else 'dropped'} the samples of {counted(done.samples, 'measurement')} ({_mib(done.sample_bytes)}) "
+        f"and {counted(done.logs, 'log')} ({_mib(done.log_bytes)}) of {counted(done.results, 'result')}; "
+        f"{counted(done.pinned_runs, 'old run')} {_are(done.pinned_runs)} pinned and stay{'s' if done.pinned_runs == 1 else ''} whole"
     )
     after = "" if done.size_after is None else f", now {_mib(done.size_after)}"
     say(f"the database took {_mib(done.size_before)}{after}")
     return 0
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _mib(count: int) -> str:

@@ -52,7 +52,7 @@ def test_reading_commands_say_the_same_on_every_kind_of_database(
     assert "eager" in shown.out
     assert "2 ok, 1 oom" in shown.out
     assert rows[0].id in bench("show", rows[0].id[:30], "--db", database).out
-    assert bench("db", "check", "--db", database).out.endswith("is sound: 1 runs with 3 results\n")
+    assert bench("db", "check", "--db", database).out.endswith("is sound: 1 run with 3 results\n")
     assert bench("report", "latest", "--db", database, "-o", tmp_path / "report.html").code == 0
     assert rows[2].reason in (tmp_path / "report.html").read_text()
     data = json.loads(bench("report", "nightly", "--format", "json", "-o", "-", "--db", database).out)
@@ -131,9 +131,9 @@ def test_a_database_that_is_not_there_is_not_merged(bench: Bench, tmp_path: Path
 
 def test_rows_and_runs_are_excluded_and_the_first_reason_stays(bench: Bench, filled_url: tuple[str, Run, list[Result]]) -> None:
     database, _, rows = filled_url
-    assert "1 rows are excluded now: too warm" in bench("db", "exclude", rows[0].id, "--reason", "too warm", "--db", database).out
+    assert "1 row is excluded now: too warm" in bench("db", "exclude", rows[0].id, "--reason", "too warm", "--db", database).out
     said = bench("db", "exclude", "nightly", "--reason", "the fan was blocked", "--db", database)
-    assert "2 rows are excluded now: the fan was blocked\n1 were excluded before, and that reason stays: too warm" in said.out
+    assert "2 rows are excluded now: the fan was blocked\n1 was excluded before, and that reason stays: too warm" in said.out
     data = json.loads(bench("db", "exclude", rows[0].id, "--reason", "again", "--db", database, "--json").out)
     assert data == {"excluded": 0, "already": {rows[0].id: "too warm"}}
     assert "3 set aside" in bench("show", "nightly", "--db", database).out
@@ -145,7 +145,7 @@ def test_old_samples_go_but_not_those_of_pinned_runs(bench: Bench, filled_url: t
     database, run, rows = filled_url
     assert bench("db", "pin", "--db", database).out == "no run is pinned\n"
     assert bench("db", "pin", "nightly", "--reason", "baseline of March", "--db", database).code == 0
-    assert "1 old runs are pinned and stay whole" in bench("db", "gc", "--db", database).out
+    assert "1 old run is pinned and stays whole" in bench("db", "gc", "--db", database).out
     assert f"{run.id}  " in bench("db", "pin", "--db", database).out
     assert bench("db", "pin", "nightly", "--remove", "--db", database).out == "no run is pinned\n"
     dry = bench("db", "gc", "--dry-run", "--db", database)

@@ -63,7 +63,7 @@ def test_the_row_and_the_way_out_are_named_and_the_way_out_works(
 
     way_out = ["db", "exclude", "result-second-1", "--reason", "does not read"]
     assert " ".join(way_out[:3]) in bench("show", "latest", "--db", database).err
-    assert bench(*way_out, "--db", database).out == "1 rows are excluded now: does not read\n"
+    assert bench(*way_out, "--db", database).out == "1 row is excluded now: does not read\n"
     assert "that reason stays: does not read" in bench(*way_out, "--db", database).out
     for command in commands:
         said = bench(*command, "--db", database)
