@@ -22,6 +22,10 @@ if [ -z "${BENCH:-}" ]; then
     BENCH=bench
     [ ! -x .venv/bin/bench ] || BENCH=.venv/bin/bench
 fi
+if ! $BENCH --version >/dev/null; then
+    echo "aa.sh: '$BENCH' does not start: set BENCH to the command, such as /path/to/.venv/bin/bench" >&2
+    exit 2
+fi
 parts=${PARTS:-many nights} gpus=${GPUS:-1} name=${NAME:-aa-$(date -u +%Y%m%d-%H%M%S)}
 
 # BENCH may be several words, so it is not quoted.

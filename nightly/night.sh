@@ -20,6 +20,11 @@ if [ -z "${BENCH:-}" ]; then
     BENCH=bench
     [ ! -x .venv/bin/bench ] || BENCH=.venv/bin/bench
 fi
+# A command that is not there, or cannot start, is trouble: its own exit codes (1, 126, 127) would mean something else to who watches.
+if ! $BENCH --version >/dev/null; then
+    echo "night.sh: '$BENCH' does not start: set BENCH to the command, such as /path/to/.venv/bin/bench" >&2
+    exit 2
+fi
 # Words of these may be several, so they are not quoted.
 exec $BENCH night ${SUITES:-suites/attention.yaml} ${PROFILE:+--profile $PROFILE} ${BUDGET:+--budget "$BUDGET"} \
     ${PRIORITY:+--priority "$PRIORITY"} --device "${DEVICE:-auto}" --files "${FILES:-reports/night}" "$@"

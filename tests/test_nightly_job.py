@@ -110,6 +110,17 @@ def test_a_night_that_cannot_be_measured_says_why_and_fails(job: Job) -> None:
     assert not job.database.exists()
 
 
+@pytest.mark.parametrize("script", ["night.sh", "aa.sh"])
+@pytest.mark.parametrize("command", ["/no/such/bench", "/etc/passwd", "python3 -m no_such_module"])
+def test_a_command_that_does_not_start_is_trouble_and_not_worse_or_a_code_that_nobody_knows(
+    job: Job, script: str, command: str
+) -> None:
+    night = job.run(f"nightly/{script}", BENCH=command)
+    assert (night.returncode, night.stdout) == (2, "")
+    assert f"{script}: '{command}' does not start: set BENCH" in night.stderr
+    assert not job.database.exists()
+
+
 def test_an_interrupted_night_leaves_nothing_of_an_earlier_one_in_its_files(job: Job) -> None:
     long = SUITE.replace("max_sampling_s: 0.1", "max_sampling_s: 30").replace("max_samples: 5", "max_samples: 1000000")
     (job.folder / "small.yaml").write_text(long.replace("min_sampling_s: 0,", "min_sampling_s: 30,"))
@@ -246,6 +257,7 @@ def test_the_script_for_equal_nights_gives_each_gpu_its_series_in_both_halves_an
     # Of what was measured before, one run is whole and one is not.
     (job.folder / "bench").write_text(
         f"""#!/bin/sh
+[ "$1" != --version ] || exit 0
 if [ "$1" = show ]; then
     case $2 in
     old-nights-1-0) echo "state     finished" ;;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 CONFIRM_SHARE = 0.2
 """Of the budget, what is kept for measuring suspects again."""
 INTERRUPTED, NOTHING_OK, TROUBLE = 130, 3, 2
+"""As exit codes; 3 also where the device was never free."""
 _GRAVITY = (0, NOTHING_OK, 1, TROUBLE, INTERRUPTED)
 """Exit codes, the worst last."""
 ENDINGS = {"text": "txt", "json": "json", "markdown": "md", "junit": "xml", "html": "html"}
@@ -97,7 +99,8 @@ def night(
     """Measure SUITEs as a night, judge them against the nights before, and say something only where something is to be said.
 
     With a budget the cases of --priority come first, and all others take turns: the longest unmeasured come next. Silent, and exit code 0,
-    where nothing is worse; else at most 20 lines, and exit code 1: something is worse; 3: something could not be judged; 2: trouble.
+    where nothing is worse; else at most 20 lines, and exit code 1: something is worse; 3: something could not be judged, or the device was
+    held by somebody else until the budget was over; 2: trouble.
     """
     from bench.cli.brief import brief
     from bench.cli.planning import plan_all
@@ -153,14 +156,15 @@ class _How:
     verbose: bool
 
     def tell(self, progress: Progress) -> None:
-        """A line for each trial, where somebody wants to see them."""
-        if self.verbose:
+        """A line for each trial, where somebody wants to see them; a wait for the device also where somebody sits before it."""
+        if self.verbose or (progress.result is None and sys.stderr.isatty()):
             progress_line(progress.text)
 
 
 def _night(store: Store, entry: Planned, how: _How, left_s: float | None) -> Judged:
     """One suite, measured and judged. What is wrong with it is no reason to leave the others out."""
     from bench.errors import BenchError, HarnessError
+    from bench.run.locks import StillHeldError
 
     name = entry.suite.name
     try:
@@ -173,6 +177,8 @@ def _night(store: Store, entry: Planned, how: _How, left_s: float | None) -> Jud
     except KeyboardInterrupt:
         # The second Ctrl-C. Files of an earlier night must not pass for this one's.
         return Judged(name, INTERRUPTED, ("interrupted at once: its night is not whole",))
+    except StillHeldError as error:
+        return Judged(name, NOTHING_OK, (f"could not judge: {error}",))
     except (BenchError, HarnessError) as error:
         return Judged(name, TROUBLE, tuple(str(error).splitlines()[:3]))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import re
 import signal
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from bench.errors import HarnessError
 from bench.machine import scrub
 from bench.records import Reply, Status
 from bench.run import ranks
+from bench.run.folders import FolderError
 from bench.run.supervisor import End, Outcome
 from bench.run.traces import (
     LOG_LIMIT_BYTES,
@@ -29,28 +32,40 @@ HARNESS_EXIT = 70
 """The status of a trial's process in which our own code failed; a full disk may keep even the reason from being written."""
 
 
+_NO_ROOM = re.compile(rf"^OSError: \[Errno ({errno.ENOSPC}|{errno.EDQUOT})\] .*\Z", re.MULTILINE)
+"""Python's last line of an error that says that a disk, or what a user may have of it, is full."""
+
+
 class KilledEarly(Exception):
     """Somebody sent SIGKILL before the subject took over: nobody's fault here, worth a second try."""
 
 
 def classify(outcome: Outcome, directory: Path, *, world_size: int, timeout_s: float) -> ranks.Answer:
-    """The answer of a trial that was not interrupted. Raises HarnessError where it ended before the subject took over."""
-    if (text := read_harness_error(directory)) is not None:
+    """The answer of a trial that was not interrupted.
+
+    Raises HarnessError where it ended before the subject took over, FolderError where the folder took no more of what we write there.
+    """
+    # An empty one: there was no room for its words. How the process ended says so too.
+    if text := read_harness_error(directory):
+        if full := _NO_ROOM.search(text.rstrip()):
+            raise FolderError(_no_more(directory, full.group().removeprefix("OSError: ")))
         raise HarnessError(f"our own code failed in the trial's process:\n{text}")
+    if outcome.ended_as.returncode == HARNESS_EXIT:
+        raise FolderError(_no_more(directory, "a trial could not even say why it failed"))
     if world_size > 1:
         return _of_ranks(outcome, directory, world_size, timeout_s)
     phases = read_phases(directory)
     reply = read_reply(directory)
-    if reply is None and outcome.ended_as.returncode == HARNESS_EXIT:
-        raise HarnessError(
-            f"our own code failed in the trial's process and could not say why: {directory.parent} may be full. "
-            f"Make room there, or set TMPDIR to another place.\n{stored_log(directory)[-4096:]}".rstrip()
-        )
     if reply is None:
         reply = _without_reply(outcome, outcome.ended_as.returncode, phases, directory, timeout_s)
     elif reply.status is not Status.OK:
         _demand_handover(phases, reply.phase, reply.reason or "")
     return ranks.Answer(reply, None, phases)
+
+
+def _no_more(directory: Path, why: str) -> str:
+    said = stored_log(directory)[-4096:]
+    return f"{directory.parent} may be full: {why}. Make room there, or set TMPDIR to another place.\n{said}".rstrip()
 
 
 def _demand_handover(phases: tuple[Phase, ...], phase: str | None, what: str) -> None:

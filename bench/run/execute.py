@@ -105,8 +105,10 @@ def execute(
 ) -> RunSummary:
     """Measures the trials of `plan`, a row each, in a new run; or those that `resumed` lacks, in that one.
 
-    The first Ctrl-C or TERM ends the trial in progress without a row and returns with state INTERRUPTED. Raises LockError,
-    DeviceError, StoreError (rows before it are stored; its text says how to go on) and HarnessError (the run is BROKEN then).
+    The first Ctrl-C or TERM ends the trial in progress without a row and returns with state INTERRUPTED. To wait takes of the budget.
+
+    Raises LockError (StillHeldError where the budget was over before the device was free), DeviceError, StoreError (rows before it are
+    stored; its text says how to go on) and HarnessError (the run is BROKEN then).
 
     Args:
         progress: told of every row and of every wait.
@@ -118,22 +120,26 @@ def execute(
 
     run_id = resumed.id if resumed else new_id()
     command = run_command(options)
+    began = clock()
     with stop_requests() as stop, adopting_orphans():
 
         def remark(text: str) -> None:
             progress(Progress(text, 0, len(plan.trials), plan.estimated_s))
+
+        def late() -> bool:
+            return options.budget_s is not None and clock() - began > options.budget_s
 
         wait = options.wait_for_lock
         # The run first, then the device, in every process: so no two wait for each other.
         with (
             contextlib.nullcontext(enter_result=True)
             if as_part
-            else run_lock(run_id, command=command, wait=wait, waiting=remark, stop=stop)
+            else run_lock(run_id, command=command, wait=wait, waiting=remark, stop=stop, late=late)
         ) as ours:
             if not ours:
                 return RunSummary(run_id, RunState.INTERRUPTED, len(plan.trials), {})
             names = _lock_names(device, plan)
-            lock = device_locks(names, run_id=run_id, command=command, wait=wait, waiting=remark, stop=stop)
+            lock = device_locks(names, run_id=run_id, command=command, wait=wait, waiting=remark, stop=stop, late=late)
             with lock as held:
                 if not held:
                     return RunSummary(run_id, RunState.INTERRUPTED, len(plan.trials), {})
@@ -143,7 +149,7 @@ def execute(
                 run = None if resumed else new_run(run_id, plan, suite, device, options, command)
                 folder = RunFolder()
                 execution = _Execution(plan, suite, store, device, catalogue, options, progress, clock, run_id, done, stop, folder)
-                return execution.run(run, keeps_state=not as_part)
+                return execution.run(run, began, keeps_state=not as_part)
 
 
 def _lock_names(device: Device, plan: Plan) -> list[str]:
@@ -243,12 +249,11 @@ class _Execution:
         if plan.searching is not None:
             self._shown_axes += (plan.searching.search.axis,)
 
-    def run(self, new: Run | None, *, keeps_state: bool) -> RunSummary:
+    def run(self, new: Run | None, began: float, *, keeps_state: bool) -> RunSummary:
         """All blocks, to the end, the budget or a signal. The run is stored once its server stands: no run without a torch.
 
-        `keeps_state`: whether it is ours to store how far the run came.
+        `began`: when the budget's time began, by the clock. `keeps_state`: whether it is ours to store how far the run came.
         """
-        began = self._clock()
         state = RunState.BROKEN
         before = None if new is not None else self._store.find_run(self._run_id)
         stored = new is None
@@ -262,7 +267,7 @@ class _Execution:
             state = self._all_blocks(began)
         except HarnessError as error:
             self._keep_folder = True
-            further = f"; bench run --resume {self._run_id} goes on" if stored else ""
+            further = f"\n{self._how_to_go_on()}" if stored else ""
             raise HarnessError(f"{error}\nThe run's files are kept in {self._folder.path}{further}") from error
         except FolderError as error:
             raise FolderError(f"{error}\n{self._how_to_go_on()}" if stored else str(error)) from error

@@ -15,6 +15,8 @@ from bench.owned_folders import OWNER
 from bench.records import utc_now
 
 PREFIX = "stepbench-"
+_ASKED_BY = ("TMPDIR", "TEMP", "TMP")
+"""What Python asks for a temporary folder, in this order."""
 
 
 class FolderError(BenchError):
@@ -26,6 +28,7 @@ class RunFolder:
 
     def __init__(self, kind: str = "") -> None:
         """`kind` becomes part of the name. Sweeps first. Raises FolderError."""
+        _demand_what_was_asked_for()
         try:
             sweep(Path(tempfile.gettempdir()))
             self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}"))
@@ -45,6 +48,19 @@ class RunFolder:
         """With all that is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._owner)
+
+
+def _demand_what_was_asked_for() -> None:
+    """Raises FolderError where Python has passed over the folder that the environment names, and would take another one."""
+    name, asked = next(((name, value) for name in _ASKED_BY if (value := os.environ.get(name))), ("", ""))
+    if not asked or os.path.abspath(asked) == os.path.abspath(tempfile.gettempdir()):
+        return
+    try:
+        with tempfile.TemporaryFile(dir=asked) as file:
+            file.write(b"x")
+            file.flush()
+    except OSError as error:
+        raise FolderError(f"{name} says {asked}, which cannot be used: {error}; make it, or room in it, or name another") from error
 
 
 def sweep(temporary: Path) -> list[Path]:

@@ -110,7 +110,7 @@ class ForkServer:
         return self._process.pid
 
     def start(self, stop: Callable[[], bool]) -> bool:
-        """Waits until torch is imported and fills `facts`; False where `stop` turned true meanwhile.
+        """Waits until torch is imported and fills `facts`; False where `stop` turned true meanwhile: then the server has been ended.
 
         Raises BenchError where torch cannot be imported, ServerDied where somebody killed the server.
         """
@@ -119,6 +119,7 @@ class ForkServer:
         try:
             while message is None and time.monotonic() < deadline:
                 if stop():
+                    self._abandon()
                     return False
                 message = self._message(time.monotonic() + 0.1)
         except ServerDied:
@@ -178,6 +179,11 @@ class ForkServer:
             self._process.wait()
         if self._process.returncode != 0:
             self._end_orphans()
+
+    def _abandon(self) -> None:
+        """Ends a server that has begun nothing yet: at once, since it would not hear us before torch is imported."""
+        self._process.kill()
+        self.close()
 
     def _message(self, deadline: float) -> dict[str, Json] | None:
         """The server's next line, or None at the deadline."""

@@ -220,7 +220,10 @@ def _measure(
         def remark(text: str) -> None:
             progress(Progress(text, 0, run.planned_trials, 0.0))
 
-        lock = run_lock(run.id, command=run_command(options), wait=options.wait_for_lock, waiting=remark, stop=stop)
+        def late() -> bool:
+            return options.budget_s is not None and time.monotonic() - began > options.budget_s
+
+        lock = run_lock(run.id, command=run_command(options), wait=options.wait_for_lock, waiting=remark, stop=stop, late=late)
         with lock as ours:
             if not ours:
                 return RunSummary(run.id, RunState.INTERRUPTED, run.planned_trials, {})

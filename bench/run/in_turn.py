@@ -218,6 +218,7 @@ def in_turn(
     *,
     planned: int,
     progress: Callable[[Progress], None] = silent,
+    late: Callable[[], bool] = lambda: False,
 ) -> Iterator[InTurn]:
     """A run with an arm for each version, under the locks of run and device. Its state follows from how the block is left.
 
@@ -226,8 +227,9 @@ def in_turn(
         revision: what lies here.
         versions: by the arm's name, what it will measure as far as that is known by now; kept in the run's options.
         planned: about how many trials there will be.
+        late: asked while the device is held by somebody else; once it is true there is no time left to wait.
 
-    Raises LockError where the device is held and the options forbid to wait, and Stopped.
+    Raises LockError where the device is held and the options forbid to wait, StillHeldError where it was held until `late`, and Stopped.
     """
     from bench.store import new_id
 
@@ -240,7 +242,7 @@ def in_turn(
     with stop_requests() as stop, adopting_orphans(), contextlib.ExitStack() as held:
         wait = options.wait_for_lock
         ours = held.enter_context(run_lock(run_id, command=command, wait=wait, waiting=remark, stop=stop))
-        lock = device_lock(device.lock_name, run_id=run_id, command=command, wait=wait, waiting=remark, stop=stop)
+        lock = device_lock(device.lock_name, run_id=run_id, command=command, wait=wait, waiting=remark, stop=stop, late=late)
         if not ours or not held.enter_context(lock):
             raise Stopped("stopped while it waited for the device")
         folder = RunFolder()

@@ -15,6 +15,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from bench.errors import LockError
@@ -23,6 +24,10 @@ from bench.records import utc_now
 _LOOK_EVERY_S = 0.5
 LOCK_DIR_VARIABLE = "BENCH_LOCK_DIR"
 _PLACES = ("/run/lock", "/dev/shm", "/tmp")
+
+
+class StillHeldError(LockError):
+    """Somebody held the device, or the run, for as long as there was time to wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +97,12 @@ def device_lock(
     wait: bool = True,
     waiting: Callable[[str], None] = lambda _text: None,
     stop: Callable[[], bool] = lambda: False,
+    late: Callable[[], bool] = lambda: False,
 ) -> Iterator[bool]:
     """Holds the device; yields False, without it, where `stop` turned true while waiting.
 
-    `waiting` is told once per holder for whom we wait. Raises LockError where the device is held and `wait` is false.
+    `waiting` is told once per holder for whom we wait. Raises LockError where the device is held and `wait` is false, StillHeldError where
+    `late` turned true while waiting.
     """
     descriptor = _opened(lock_name)
     try:
@@ -120,6 +127,8 @@ def device_lock(
                 if stop():
                     yield False
                     return
+                if late():
+                    raise StillHeldError(f"{lock_name} was held all the while that there was time to wait, by {who}") from None
                 time.sleep(_LOOK_EVERY_S)
         mine = Holder(os.getpid(), _user(), command, run_id, utc_now("seconds"))
         os.ftruncate(descriptor, 0)
@@ -138,6 +147,7 @@ def device_locks(
     wait: bool = True,
     waiting: Callable[[str], None] = lambda _text: None,
     stop: Callable[[], bool] = lambda: False,
+    late: Callable[[], bool] = lambda: False,
 ) -> Iterator[bool]:
     """`device_lock` of several devices, each once and in the order of their names, so that no two runs wait for each other.
 
@@ -145,7 +155,8 @@ def device_locks(
     """
     names = sorted(set(lock_names))
     with contextlib.ExitStack() as stack:
-        locks = (device_lock(name, run_id=run_id, command=command, wait=wait, waiting=waiting, stop=stop) for name in names)
+        how = partial(device_lock, run_id=run_id, command=command, wait=wait, waiting=waiting, stop=stop, late=late)
+        locks = (how(name) for name in names)
         yield all(stack.enter_context(lock) for lock in locks)
 
 
@@ -157,10 +168,11 @@ def run_lock(
     wait: bool = True,
     waiting: Callable[[str], None] = lambda _text: None,
     stop: Callable[[], bool] = lambda: False,
+    late: Callable[[], bool] = lambda: False,
 ) -> Iterator[bool]:
     """Holds a run, as `device_lock` holds a device: two resumes of one run on different GPUs must not measure the same trials."""
     name = _run_lock_name(run_id)
-    with device_lock(name, run_id=run_id, command=command, wait=wait, waiting=waiting, stop=stop) as held:
+    with device_lock(name, run_id=run_id, command=command, wait=wait, waiting=waiting, stop=stop, late=late) as held:
         try:
             yield held
         finally:
@@ -195,9 +207,9 @@ def _opened(lock_name: str) -> int:
     try:
         return _open(path)
     except OSError as error:
-        raise LockError(
-            f"cannot open the lock of {lock_name}: {error}; remove {path}, or set {LOCK_DIR_VARIABLE} to a folder that all users share"
-        ) from error
+        other = f"set {LOCK_DIR_VARIABLE} to a folder that all users share"
+        to_do = f"remove {path}, or {other}" if os.path.lexists(path) else other
+        raise LockError(f"cannot open the lock of {lock_name}: {error}; {to_do}") from error
 
 
 def _still_named(descriptor: int, lock_name: str) -> bool:

@@ -133,8 +133,7 @@ def _left_alone(tensors: Tensors, before: Tensors, what: str) -> Iterator[Check]
 def _outputs(step: Step) -> Tensors:
     """Named outputs of one forward, or of one call where the pass has no backward."""
     if step.pass_.differentiates:
-        outputs: Tensors = step.bound.forward(step.inputs)
-        return outputs
+        return step.observed(step.bound.forward(step.inputs))
     step.prepare()
     return step.observed(step())
 

@@ -16,6 +16,16 @@ PASS_MARK = "bench: the pass begins"
 Tensors = Mapping[str, torch.Tensor]
 
 
+def demand_tensors(outputs: Mapping[str, Any]) -> Tensors:
+    """The same outputs, each one tensor. Raises TypeError for what is none: many kernels return their row sums as well, and say so here."""
+    for name, output in outputs.items():
+        if not isinstance(output, torch.Tensor):
+            kind = type(output).__name__
+            what = f"a {kind} of {len(output)}" if isinstance(output, tuple | list) else f"something else: {kind}"
+            raise TypeError(f"`{name}` must be one tensor of torch; what was built returned {what}")
+    return outputs
+
+
 class Step:
     """The subject tied to its inputs. `prepare(calls)` is never timed; each of the next `calls` calls is.
 
@@ -54,10 +64,9 @@ class Step:
             self._pending.extend(self.bound.forward(self.inputs) for _ in range(calls))
 
     def observed(self, returned: Any) -> Tensors:
-        """Named outputs of what a call returned; not timed."""
+        """Named outputs of what a call returned; not timed. Raises TypeError where one is no tensor."""
         observe = self.bound.observe
-        outputs: Tensors = returned if observe is None else observe(returned)
-        return outputs
+        return demand_tensors(returned if observe is None else observe(returned))
 
     def __call__(self) -> Any:
         """The timed part; returns the outputs so that they live until the clock has stopped."""

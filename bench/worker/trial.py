@@ -56,9 +56,10 @@ from bench.worker.phase_times import phase_times
 from bench.worker.phases import PhaseLog
 from bench.worker.probe import NOT_LOOKED_AT, probe
 from bench.worker.refusals import DisagreesError, classify, first_line, out_of_memory
-from bench.worker.step import Step, Tensors
+from bench.worker.step import Step, Tensors, demand_tensors
 from bench.worker.subject import ImportClock, Subject, load_subject
 from bench.worker.team import Alone, Team
+from bench.worker.threads import ProcessorTime, demand_threads
 
 GATE_FILE = "gate"
 """Of a trial's directory. The parent holds it locked until the trial may take its device (run/supervisor.py)."""
@@ -201,6 +202,7 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team,
         if protocol.probe:
             phases.enter("memory")
             fits = probe(step, device, team)
+            demand_threads(request)
             findings.measurements.extend(fits.measurements)
             findings.conditions.update(fits.facts)
             findings.proof = Proof("unknown", (), NOT_LOOKED_AT) if request.verify else None
@@ -211,7 +213,8 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team,
             return
 
         if device.times:
-            _time(request, phases, findings, device, step, team)
+            alone = team.size == 1 and not workload.composed
+            _time(request, phases, findings, device, step, team, alone=alone)
 
         _look_further(request, phases, findings, device, subject, spec, step, team)
 
@@ -264,10 +267,11 @@ def _look_further(
         spared("saved", lambda: findings.measurements.extend(saved.saved_bytes(step)))
     else:
         phases.enter("saved")
+    spared("findings", tell)  # before the trace of the next pass, which takes gigabytes of the host
     if request.verify:
         spared("attribution", explain)
     step.clear()
-    for phase, work in (("phase_peaks", peaks_of_phases), ("communication", communicate), ("findings", tell)):
+    for phase, work in (("phase_peaks", peaks_of_phases), ("communication", communicate)):
         phases.enter(phase)
         _spared(work, phase, findings, device, step, team)
     spared("measured_check", compare)
@@ -321,6 +325,8 @@ def _first_call(bound: Any, inputs: Tensors, pass_: Pass, device: DeviceSide, ge
     outputs = bound.forward(inputs)
     device.synchronize()
     seconds = time.perf_counter() - start
+    if bound.observe is None:
+        demand_tensors(outputs)
     step = Step(bound, inputs, check.starting_gradients(outputs, generator) if pass_.differentiates else {}, pass_)
     if pass_.differentiates:
         device.synchronize()
@@ -342,7 +348,10 @@ def _seconds_of_one_call(step: Step, device: DeviceSide) -> float:
     return seconds
 
 
-def _time(request: Request, phases: PhaseLog, findings: Findings, device: DeviceSide, step: Step, team: Team) -> None:
+def _time(
+    request: Request, phases: PhaseLog, findings: Findings, device: DeviceSide, step: Step, team: Team, *, alone: bool
+) -> None:
+    """`alone`: whether nothing but the subject's own call may keep a processor busy meanwhile, no exchange between ranks, no files."""
     phases.enter("timer")
     timer = device.timer(request.case)
     phases.enter("warmup")
@@ -351,8 +360,10 @@ def _time(request: Request, phases: PhaseLog, findings: Findings, device: Device
     # What collecting takes, a tenth of a second where much is imported, is not sampling: the energy of that is told by call.
     with timing.without_collection():
         phases.enter("sampling")
-        before, retries = compile_state(), device.allocator_retries()
+        before, retries, began = compile_state(), device.allocator_retries(), ProcessorTime.now()
         samples = timing.take_samples(timer, step, calls, request.protocol, team)
+        spent = ProcessorTime.now().since(began)
+    demand_threads(request, spent if alone else None)
     if compiled := compile_state().since(before):
         raise RuntimeError(f"the samples are no times of a call: {compiled} while they were taken")
     if retries is not None:

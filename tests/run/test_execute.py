@@ -24,7 +24,7 @@ from bench.machine import ConditionsSampler, Device, find_device
 from bench.processes import descendants
 from bench.records import RunState, Status, dump
 from bench.run import Progress, rerun, resume
-from bench.run.locks import device_lock
+from bench.run.locks import StillHeldError, device_lock
 from bench.run.resume import _go_on
 from bench.run.worker import Measured, Worker
 from bench.store import Store
@@ -254,6 +254,17 @@ def test_a_run_that_may_not_wait_says_who_holds_the_device_and_stores_nothing(tm
         assert store.runs() == []
 
 
+def test_a_run_with_a_budget_waits_no_longer_than_that_for_its_device(tmp_path: Path) -> None:
+    laboratory = Laboratory(tmp_path, ["eager"])
+    options = dataclasses.replace(laboratory.options, budget_s=5.0)
+    ticks = itertools.count(0, 3)
+    with device_lock("cpu", run_id="other", command="bench run other.yaml"), pytest.raises(StillHeldError, match=r"other\.yaml"):
+        laboratory.run(options, clock=lambda: float(next(ticks)))
+    assert next(ticks) == 9  # when it began, and twice while it waited
+    with Store.open(laboratory.database) as store:
+        assert store.runs() == []
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "small"
@@ -310,7 +321,9 @@ def test_our_own_failure_before_the_subject_takes_over_stops_the_run_as_broken_a
         return {**data, "case": 7} if "cold_caches" in data else data
 
     monkeypatch.setattr("bench.run.worker.dump", spoil_the_request)
-    with pytest.raises(HarnessError, match=r"our own code failed[\s\S]*files are kept in"):
+    with pytest.raises(
+        HarnessError, match=r"our own code failed[\s\S]*files are kept in[\s\S]*--resume \S+ \(with the same --db\)"
+    ):
         laboratory.run()
     assert list(Path(tempfile.gettempdir()).glob("stepbench-*/trial-*/harness_error"))
     with Store.open(laboratory.database) as store:

@@ -48,6 +48,16 @@ def test_what_was_kept_and_what_others_put_there_is_not_swept(own_temporary_fold
     assert len(list(own_temporary_folder.iterdir())) == 3
 
 
+@pytest.mark.parametrize("name", ["TMPDIR", "TEMP", "TMP"])
+def test_a_folder_that_was_asked_for_and_cannot_be_used_is_not_passed_over_in_silence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    monkeypatch.delenv("TMPDIR")
+    monkeypatch.setenv(name, str(tmp_path / "gone"))
+    with pytest.raises(FolderError, match=rf"{name} says .*gone, which cannot be used"):
+        RunFolder()
+
+
 def test_a_temporary_folder_that_is_none_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
     with pytest.raises(FolderError, match=r"gone.* cannot be used.*TMPDIR"):

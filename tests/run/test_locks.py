@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench.errors import LockError
-from bench.run.locks import device_lock, device_locks, lock_path, run_is_alive, run_lock
+from bench.run.locks import StillHeldError, device_lock, device_locks, lock_path, run_is_alive, run_lock
 
 _HOLD = (
     "import sys, time\n"
@@ -66,6 +66,33 @@ def test_who_waits_stops_waiting_when_asked_to() -> None:
         with device_lock("cpu", run_id="run-2", command="", stop=lambda: True) as held:
             assert not held
         process.kill()
+
+
+def test_who_has_no_more_time_to_wait_is_told_who_held_it_all_the_while() -> None:
+    with device_lock("gpu-B", run_id="run-1", command="bench run a.yaml"):
+        told: list[str] = []
+        late = lambda: len(told) > 0  # noqa: E731 - no later than it was said for whom
+        for lock in (
+            device_lock("gpu-B", run_id="2", command="", waiting=told.append, late=late),
+            device_locks(["gpu-A", "gpu-B"], run_id="2", command="", waiting=told.append, late=late),
+        ):
+            told.clear()
+            with pytest.raises(StillHeldError, match=rf"gpu-B was held .* process {os.getpid()} .*a\.yaml"), lock:
+                pass
+            assert len(told) == 1
+
+
+def test_what_cannot_be_a_folder_of_locks_is_told_with_what_can_be_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to remove below a file; a folder in a lock's place can be removed."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("BENCH_LOCK_DIR", str(tmp_path / "file"))
+    with pytest.raises(LockError, match="; set BENCH_LOCK_DIR to a folder") as raised, device_lock("cpu", run_id="1", command=""):
+        pass
+    assert "remove" not in str(raised.value)
+    monkeypatch.setenv("BENCH_LOCK_DIR", str(tmp_path / "locks"))
+    lock_path("cpu").mkdir(parents=True)
+    with pytest.raises(LockError, match=rf"remove {lock_path('cpu')}, or set"), device_lock("cpu", run_id="1", command=""):
+        pass
 
 
 def test_devices_do_not_wait_for_each_other() -> None:

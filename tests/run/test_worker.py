@@ -100,10 +100,28 @@ def test_a_folder_that_takes_no_more_is_an_error_that_names_it(worker: Worker, t
 
 
 def test_our_own_failure_that_could_not_even_be_written_names_the_folder(tmp_path: Path) -> None:
-    (tmp_path / "trial").mkdir()
+    """A full disk is no bug of ours: there is something that a person can do."""
+    trial = tmp_path / "trial"
+    trial.mkdir()
     outcome = Outcome(End.BY_ITSELF, Ended(70), 0.0, 1.0)
-    with pytest.raises(HarnessError, match=rf"{tmp_path} may be full"):
-        classify(outcome, tmp_path / "trial", world_size=1, timeout_s=9.0)
+    for world_size in (1, 2):
+        with pytest.raises(FolderError, match=rf"{tmp_path} may be full.*could not even say why"):
+            classify(outcome, trial, world_size=world_size, timeout_s=9.0)
+    (trial / "harness_error").write_text("")
+    with pytest.raises(FolderError, match=rf"{tmp_path} may be full.*could not even say why"):
+        classify(outcome, trial, world_size=1, timeout_s=9.0)
+
+
+def test_our_own_failure_for_want_of_room_names_the_folder_and_any_other_is_ours(tmp_path: Path) -> None:
+    outcome = Outcome(End.BY_ITSELF, Ended(70), 0.0, 1.0)
+    traced = "Traceback (most recent call last):\n  File ...\n"
+    for last in ("OSError: [Errno 28] No space left on device", "OSError: [Errno 122] Disk quota exceeded: '/tmp/x'"):
+        (tmp_path / "harness_error").write_text(f"{traced}{last}\n")
+        with pytest.raises(FolderError, match=r"may be full: \[Errno \d+\].*TMPDIR"):
+            classify(outcome, tmp_path, world_size=1, timeout_s=9.0)
+    (tmp_path / "harness_error").write_text(f"{traced}OSError: [Errno 28] No space\nValueError: another\n")
+    with pytest.raises(HarnessError, match="our own code failed"):
+        classify(outcome, tmp_path, world_size=1, timeout_s=9.0)
 
 
 @pytest.mark.usefixtures("shared_server")

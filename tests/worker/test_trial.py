@@ -321,6 +321,41 @@ def test_the_outer_gradient_lies_in_memory_as_the_output_does(tmp_path: Path) ->
         assert reply.status is Status.OK, reply.reason
 
 
+NO_TENSOR = {
+    "a_tuple": (
+        "    return lambda q, k, v: (right(q, k, v), q.sum())",
+        "`out` must be one tensor of torch; what was built returned a tuple of 2",
+    ),
+    "an_array": ("    return lambda q, k, v: right(q, k, v).detach().numpy()", "returned something else: ndarray"),
+    "a_tuple_when_short": (
+        "    return lambda q, k, v: right(q, k, v) if q.shape[2] == 200 else (right(q, k, v),)",
+        "returned a tuple of 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NO_TENSOR)
+@pytest.mark.parametrize("pass_", [Pass.FORWARD, Pass.FORWARD_BACKWARD])
+def test_a_subject_that_returns_no_tensor_fails_in_words_of_what_it_returned(tmp_path: Path, name: str, pass_: Pass) -> None:
+    body, words = NO_TENSOR[name]
+    case = attention(name, pass_=pass_, params={"seq_len": 200})
+    reply = answer(tmp_path, case, plugins=(plugin(tmp_path, name, body),))
+    assert (reply.status, reply.measurements) == (Status.FAILED, ())
+    assert words in str(reply.reason)
+    assert "attribute" not in str(reply.reason)
+
+
+def test_what_the_host_holds_is_asked_before_our_own_trace_of_the_peak_fills_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    tell, explain = trial._tell, trial.explain_peak
+    monkeypatch.setattr(trial, "_tell", lambda *of: (order.append("findings"), tell(*of)))
+    monkeypatch.setattr(trial, "explain_peak", lambda step: (order.append("trace"), explain(step))[1])
+    assert answer(tmp_path, attention("eager")).status is Status.OK
+    assert order == ["findings", "trace"]
+
+
 def test_tf32_is_no_dtype_of_a_cpu(tmp_path: Path) -> None:
     reply = answer(tmp_path, attention("eager", dtype="tf32"))
     assert (reply.status, reply.phase) == (Status.UNSUPPORTED, "device_init")
