@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.audit.findings.ending import find
+from bench.audit.whole import put_together
 from bench.machine.secrets import MASK, scrub_data
 from bench.probing import SHIM, failures, probe_environment, read_reports
 from bench.records import dump
@@ -205,3 +207,12 @@ def test_a_process_without_torch_knows_nothing_of_a_probe(tmp_path: Path) -> Non
     done = plainly([sys.executable, "-c", look], probe_environment(tmp_path, 8, settings()))
     assert done.stdout == "[]\n", done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_script_that_leaves_without_an_end_is_told_to_have_been_seen(tmp_path: Path) -> None:
+    """`os._exit` runs nothing of ours; nor does a signal that kills."""
+    ran = audited(tmp_path / "out", [sys.executable, "-c", "import os, torch; os._exit(0)"])
+    audit = put_together(ran.reports, command="python train.py", status=ran.status, ended="exit status 0", steps_asked=8)
+    left, none = find(audit)
+    assert left.what == "the script died without a word; the command ended with exit status 0"
+    assert none.what == "no update of weights was seen: no torch optimizer made a step"

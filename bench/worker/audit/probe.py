@@ -42,6 +42,9 @@ class Probe:
         self._begin()
         os.register_at_fork(after_in_child=self._after_fork)
         atexit.register(self._script_ended)
+        if multiprocessing.parent_process() is None:
+            # A script that leaves by os._exit, or is killed, comes to no end in which it could say that it was there.
+            self._write(Ended("running"))
 
     def _begin(self) -> None:
         self._notes = Notes()
