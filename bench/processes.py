@@ -68,6 +68,11 @@ def die_with_parent() -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def outlive_parent() -> None:
+    """Takes `die_with_parent` back: from here on this process notices by itself, and ends in order."""
+    _prctl(_PR_SET_PDEATHSIG, 0)
+
+
 def flush_c_streams() -> None:
     """Writes out what C code left in its stdio buffers; `os._exit` does not."""
     _libc().fflush(None)

@@ -19,6 +19,7 @@ from bench.catalogue.names import shown, unknown
 from bench.catalogue.outside import (
     Declared,
     declared_by,
+    descriptor_to_stderr,
     entry_points_found,
     importing,
     load_plugin,
@@ -141,7 +142,7 @@ class Catalogue:
         group, problems, loaded = _Outside(), [], []
         for name, value, load in entry_points_found():
             try:
-                with importing(f"entry point {name}", self.notices):
+                with importing(f"entry point {name}", self.notices), descriptor_to_stderr():
                     loaded_object = load()
                 declared = declared_by(loaded_object, f"entry point {name}")
                 self._admit_workload(declared, group)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import os
 import re
 import sys
 import time
@@ -17,6 +18,7 @@ from types import ModuleType
 
 from bench.declare import Implementation, Workload
 from bench.errors import PluginError
+from bench.processes import flush_c_streams
 
 ENTRY_POINT_GROUP = "bench.implementations"
 
@@ -76,6 +78,24 @@ def importing(origin: str, notices: list[str]) -> Iterator[None]:
         )
 
 
+@contextlib.contextmanager
+def descriptor_to_stderr() -> Iterator[None]:
+    """What C code and programs that are started within write to standard output goes to stderr, as `importing` does with Python's own."""
+    try:
+        kept = os.dup(1)
+    except OSError:  # closed: there is no output that could be spoilt
+        yield
+        return
+    sys.stdout.flush()
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        flush_c_streams()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
 def entry_points_found() -> list[tuple[str, str, Callable[[], object]]]:
     from importlib.metadata import entry_points
 
@@ -129,7 +149,7 @@ def load_plugin(path: Path, notices: list[str]) -> Declared:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        with importing(str(path), notices):
+        with importing(str(path), notices), descriptor_to_stderr():
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - somebody else's code; what it raised is the message
         del sys.modules[name]

@@ -45,7 +45,8 @@ def brief(judged: Sequence[Judged], files: Path | None) -> list[str]:
     noisy = [one for one in judged if one.code or one.said or _told(one) or _details(one)]
     if not noisy:
         return []
-    last = [f"all of it: {files or _command(noisy)}"]
+    whole = files or _command(noisy)
+    last = [f"all of it: {whole}"] if whole else []
     left = MOST_LINES - len(last)
     lines: list[str] = []
     blocks = [_head(one) for one in noisy] + [block for one in noisy for block in _details(one)]
@@ -63,11 +64,13 @@ def brief(judged: Sequence[Judged], files: Path | None) -> list[str]:
     return [*lines, *last]
 
 
-def _command(noisy: Sequence[Judged]) -> str:
-    """What shows the whole of a night."""
+def _command(noisy: Sequence[Judged]) -> str | None:
+    """What shows the whole of a night; None where none was compared."""
     from bench.cli.options import database_words
 
     runs = [one.comparison.second.runs[0].id for one in noisy if one.comparison is not None]
+    if not runs:
+        return None
     return f"bench regress {runs[0] if len(runs) == 1 else 'RUN'} --no-confirm{database_words()}"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.cli.terminal import note
-from bench.errors import Problem, SelectionError, StoreError, SuiteError
+from bench.errors import Problem, SelectionError, SuiteError
 
 if TYPE_CHECKING:
     from bench.catalogue import Catalogue
@@ -132,12 +132,17 @@ def _expanded(
 
 
 def _earlier_results(database: str) -> Store | None:
-    """The database where there is one already: planning must not make one, and an unfit one is reported when it is needed."""
+    """The database where there is one already: planning must not make one. Raises StoreError for one that a run would be refused, too."""
     from bench.store import Store
+    from bench.store.location import locate
+    from bench.store.schema import EmptyStoreError
 
+    path = locate(database).path
+    if path is not None and not path.exists():
+        return None
     try:
         return Store.open(database, create=False, read_only=True)
-    except StoreError:
+    except EmptyStoreError:
         return None
 
 

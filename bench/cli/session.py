@@ -207,6 +207,10 @@ def _say_summary(store: Store, summary: RunSummary) -> None:
         say(f"\nrun {summary.run_id}: {summary.state} before its first row")
         return
     run = store.find_run(summary.run_id)
+    if not summary.results and run.state is RunState.FINISHED:
+        words = f"bench report {run.id[:SHORT_ID]}{database_words()}"
+        say(f"\nrun {run.id}: nothing was left to measure; {words} makes its report")
+        return
     results = store.results([run.id], include_excluded=True)
     room = terminal_columns()
     say(f"\n{case_table(run, results, room)}\n")

@@ -31,6 +31,7 @@ from bench.judge.verdict import Kind, Verdict, Word
 from bench.records import RevisionItem, Run, Scalar
 from bench.run.execute import Progress, silent
 from bench.run.in_turn import InTurn, VersionFailed, in_turn
+from bench.run.locks import StillHeldError
 from bench.run.versions import CannotRebuild, Version, current, rebuilt, with_packages
 
 if TYPE_CHECKING:
@@ -153,10 +154,18 @@ def _group(
         return all_provisional(f"the last good version cannot be rebuilt: {error}")
     arms = {version.name: version.revision for version in versions}
     planned = 2 * pairs * len({verdict.series.case_key for verdict in group})
-    with in_turn(
-        place.suite, store, place.device, place.catalogue, place.options, place.revision, arms, planned=planned, progress=progress
-    ) as turns:
-        measured, trouble = _measure(turns, group, versions, store, pairs, until, clock)
+
+    def late() -> bool:
+        return until is not None and clock() > until
+
+    try:
+        with in_turn(
+            place.suite, store, place.device, place.catalogue, place.options, place.revision, arms,
+            planned=planned, progress=progress, late=late,
+        ) as turns:  # fmt: skip
+            measured, trouble = _measure(turns, group, versions, store, pairs, until, clock)
+    except StillHeldError as error:
+        return all_provisional(f"the budget was spent before it could be measured again: {error}")
     return {
         verdict.series.key: decided(verdict, measured[verdict.series.case_key], turns.run_id, what)
         if verdict.series.case_key in measured

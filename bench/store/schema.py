@@ -50,10 +50,14 @@ def found_revision(connection: Connection, shown: str) -> str | None:
     return None if revision is None else str(revision)
 
 
+class EmptyStoreError(StoreError):
+    """There is a database, and nothing in it: the first run makes its tables."""
+
+
 def require_current(location: Location, revision: str | None) -> None:
-    """Raises StoreError unless the tables have the newest schema that this bench knows."""
+    """Raises StoreError unless the tables have the newest schema that this bench knows, EmptyStoreError where there are none."""
     if revision is None:
-        raise StoreError(
+        raise EmptyStoreError(
             f"database {location.shown} is empty. `bench run` fills one, `bench db import` reads published results into one"
         )
     if revision not in REVISIONS:

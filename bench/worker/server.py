@@ -41,7 +41,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bench.processes import Process, adopt_orphans, descendants, die_with_parent, end_all, flush_c_streams, look_up
+from bench.processes import Process, adopt_orphans, descendants, die_with_parent, end_all, flush_c_streams, look_up, outlive_parent
 
 # Nothing here may import torch: this process must live to say that it could not. `_imports` does, and whoever is called after it.
 if TYPE_CHECKING:
@@ -367,6 +367,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--fd", type=int, required=True, help="file descriptor of this end of the socket pair")
     connection = socket.socket(fileno=parser.parse_args(arguments).fd)
     connection.set_inheritable(False)
+    die_with_parent()  # until torch is imported nobody listens to the socket
     adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is a row; gigabytes of core files would fill the disk
     # The collector would walk through all of torch a dozen times while it grows, a seventh of the start.
@@ -380,6 +381,7 @@ def main(arguments: list[str]) -> int:
         return 1
     gc.enable()
     gc.collect()
+    outlive_parent()
     server = Server(connection)
     server.say(event="ready", facts=facts)
     server.serve()

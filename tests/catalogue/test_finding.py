@@ -158,6 +158,19 @@ def test_a_plugin_that_imports_torch_is_told_what_it_costs_and_what_it_prints_is
     assert done.stderr == "a banner\n"
 
 
+def test_what_c_code_and_programs_print_while_a_plugin_is_imported_is_no_output_of_ours_either(write: WritePlugin) -> None:
+    noisy = "import ctypes, os\nctypes.CDLL(None).puts(b'from C')\nos.system('echo from a program')\n"
+    path = write(noisy + textwrap.dedent(GOOD))
+    program = "import sys; from pathlib import Path; from bench.catalogue import load_catalogue as load;"
+    program += "print('before'); load([Path(sys.argv[1])]); print('after')"
+    for closed in ("", " >&-"):
+        command = ["/bin/sh", "-c", f'"$0" -c "$1" "$2"{closed}', sys.executable, program, str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.stdout == ("" if closed else "before\nafter\n")
+        assert closed or sorted(done.stderr.splitlines()) == ["from C", "from a program"]
+        assert "Traceback" not in done.stderr
+
+
 def test_plugin_paths_may_hold_dots_spaces_and_quotes(write: WritePlugin) -> None:
     path = write(GOOD, 'it\'s "my" <b>v1.2</b> kernel😀.py'.replace("/", "_"))
     assert "mine" in load_catalogue([path]).implementations("attention")

@@ -39,10 +39,17 @@ def test_a_night_waits_for_its_device_as_long_as_its_budget_and_says_who_held_it
     assert night.code == 3, night.err
     assert "could not judge: cpu was held all the while that there was time to wait, by process" in night.out
     assert "other.yaml" in night.out
+    assert "all of it" not in night.out  # there is no run to look at
     told = json.loads(bench(*words, "--budget", "1s", "--json").out)
     assert (told[0]["exit_code"], told[0]["judgement"]) == (3, None)
     with Store.open(held.parent / "nights.db", create=False, read_only=True) as store:
         assert store.runs() == []
+
+
+def test_a_night_that_may_not_wait_names_no_run_either(held: Path, bench: Bench) -> None:
+    night = bench("night", held, "--device", "cpu", "--no-wait", "--db", held.parent / "nights.db")
+    assert (night.code, "RUN" in night.out) == (2, False)
+    assert "cpu is held by process" in night.out
 
 
 def test_who_waits_is_shown_for_whom_on_a_terminal_and_cron_hears_nothing(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.store import Store
 from tests.cli.conftest import Bench
 from tests.suite.many_slots import SUITE, plugin_in
 
@@ -38,6 +40,20 @@ def test_a_plan_lists_each_arm_once_by_its_label_with_what_it_fills_and_where_th
     assert "step=flash ladder 1: + step=flash, all but liger" in lines
     assert "no pairs, because they fill one slot in two ways: liger + compiled" in lines
     assert "5 cases, 25 trials in 1 block" in out
+
+
+def test_a_dry_run_is_refused_where_the_run_would_be_and_takes_an_empty_database_for_none(bench: Bench, tmp_path: Path) -> None:
+    database = tmp_path / "bench.db"
+    words = ("run", "rms_norm", "--profile", "cpu", "--device", "cpu", "--dry-run", "--db", database)
+    database.touch()
+    assert bench(*words).code == 0
+    with Store.open(database), sqlite3.connect(database) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'of_tomorrow'")
+    said = bench(*words)
+    assert (said.code, said.out) == (2, "")
+    assert "newer than this bench" in said.err
+    database.write_text("no database")
+    assert bench(*words).code == 2
 
 
 def test_a_plan_with_filters_lists_only_the_arms_that_are_left(bench: Bench, tmp_path: Path) -> None:

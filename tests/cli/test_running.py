@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.cli.session import _say_summary
 from bench.errors import StoreError
 from bench.machine import find_device
-from bench.records import Result
+from bench.records import Result, RunState
+from bench.run import RunSummary
 from bench.store import Store
-from tests.cli.conftest import Bench
+from tests.cli.conftest import Bench, Filled
 
 ROOT = Path(__file__).parent.parent.parent
 SMALL = ["--profile", "cpu", "--filter", "seq_len=256", "--filter", "pass=forward", "--trials", "1", "--device", "cpu"]
@@ -47,6 +49,16 @@ def test_a_dry_run_says_cases_trials_and_minutes_and_leaves_nothing(bench: Bench
     assert not (tmp_path / "results").exists()
     data = json.loads(bench("run", "rms_norm", "--profile", "cpu", "--dry-run", "--device", "cpu", "--json").out)
     assert data["suites"][0]["trials"] == 24
+
+
+def test_a_resumed_run_that_lacked_nothing_says_so_instead_of_all_its_rows(
+    filled: Filled, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store.open(filled.path) as store:
+        store.finish_run(filled.run.id, RunState.FINISHED, filled.run.started_at)
+        _say_summary(store, RunSummary(filled.run.id, RunState.FINISHED, 4, {}, before=4))
+    (line,) = capsys.readouterr().out.strip().splitlines()
+    assert line.startswith(f"run {filled.run.id}: nothing was left to measure; bench report")
 
 
 def test_a_dry_run_counts_what_is_not_measured_here_with_the_reason(bench: Bench) -> None:

@@ -20,6 +20,7 @@ from bench.machine import find_device
 from bench.machine.revision import UnderTest
 from bench.records import RevisionItem, Run
 from bench.run import RunOptions, versions
+from bench.run.locks import device_lock
 from bench.run.versions import CannotRebuild
 from bench.store import Store
 from tests import factories
@@ -183,3 +184,17 @@ def test_of_very_many_suspects_only_the_largest_are_measured_again_and_the_other
     told = {verdict.series.case.params["seq_len"]: " ".join(verdict.notes) for verdict in found.verdicts}
     assert {size: "2 largest changes" in notes for size, notes in told.items()} == {128: True, 256: True, 384: False, 512: False}
     assert all("provisional" in notes for notes in told.values())
+
+
+def test_a_device_that_was_held_until_the_budget_was_over_leaves_what_the_screen_says(
+    tmp_path: Path, here: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCH_LOCK_DIR", str(tmp_path / "locks"))
+    monkeypatch.setattr(confirming, "rebuilt", lambda name, *_: versions.Version(name, (), ()))
+    monkeypatch.setattr(confirming, "current", lambda name, *_: versions.Version(name, (), ()))
+    monkeypatch.setattr("bench.run.in_turn.run_command", lambda _options: "bench night")
+    with device_lock("cpu", run_id="other", command="bench run other.yaml"):
+        word, notes = looked_at(suspicious(), tmp_path, budget_s=0.1)
+    assert word is Word.AMBIGUOUS
+    assert "the budget was spent before it could be measured again: cpu was held" in notes
+    assert "other.yaml" in notes
