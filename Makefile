@@ -96,10 +96,23 @@ if [ -z "$${base:-}" ]; then
 fi
 endef
 
+# An environment runs the code of one folder: a second clone would turn it over to itself without a word.
+define OWN_ENVIRONMENT
+if [ -x $(PYTHON) ]; then
+    other=$$($(PYTHON) -P -c 'import json, os; from importlib.metadata import distribution; from urllib.parse import urlsplit; from urllib.request import url2pathname; folder = url2pathname(urlsplit(json.loads(distribution("stepbench").read_text("direct_url.json"))["url"]).path); print("" if os.path.realpath(folder) == os.getcwd() or not os.path.isdir(folder) else folder)' 2>/dev/null || true)
+    if [ -n "$$other" ]; then
+        echo "$(VENV) runs stepbench from $$other, and installing here would turn it over to this folder." >&2
+        echo "Leave VENV out for an environment of this folder's own, or use that one's packages as they are: make ... VENV= PYTHON=$(PYTHON)" >&2
+        exit 2
+    fi
+fi
+endef
+
 env: $(READY)
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(FIND_PYTHON)
+	$(OWN_ENVIRONMENT)
 	echo "setting up $(VENV) with $$base ($$($$base --version))"
 	[ -x $(PYTHON) ] || $$base -m venv $(VENV)
 	# torch first and alone: the others then take the build that is there, and a build for CPUs stays one.
@@ -122,7 +135,8 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 env-dev: $(READY_DEV)
 
 $(VENV)/.ready-dev: $(VENV)/.ready
-	@$(PIP) -c constraints.txt -e '.[dev,postgresql]'
+	@$(OWN_ENVIRONMENT)
+	$(PIP) -c constraints.txt -e '.[dev,postgresql]'
 	touch $@
 
 # -- measuring ---------------------------------------------------------------------------------------------------------------

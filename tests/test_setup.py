@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -94,6 +97,25 @@ def test_without_a_fit_python_it_says_what_to_install(tmp_path: Path) -> None:
     assert said.returncode != 0
     assert "no Python 3.11 or newer" in said.stderr
     assert "make bench VENV=" in said.stderr
+
+
+def test_an_environment_of_another_folder_is_not_turned_over(tmp_path: Path) -> None:
+    asks = "from importlib.metadata import distribution; print(distribution('stepbench').read_text('direct_url.json') or '{}')"
+    # Not from the current folder, which may hold metadata of its own.
+    told = subprocess.run([sys.executable, "-P", "-c", asks], capture_output=True, text=True, check=True).stdout
+    if not json.loads(told).get("dir_info", {}).get("editable"):
+        pytest.skip("stepbench is not installed from a folder here")
+    clone, venv = tmp_path / "clone", tmp_path / "venv"
+    clone.mkdir()
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, clone)
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    (venv / "bin" / "python").chmod(0o755)
+    said = subprocess.run(["make", "env", f"VENV={venv}"], cwd=clone, capture_output=True, text=True, check=False)
+    assert said.returncode == 2
+    assert f"{venv} runs stepbench from" in said.stderr
+    assert not (venv / ".ready").exists()
 
 
 def _name(requirement: str) -> str:
