@@ -5,13 +5,22 @@ Three tables: how near the parts of the grid are, which cause is how far off, an
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from bench.plan.spec import DEFAULTS, ModelSpec, PlanError, TrainSpec, ZeroOptions
-from bench.plan.validate import Comparison, by_cause, device_constants, summaries
+from bench.plan.validate import (
+    CAUSE_BYTES,
+    CAUSE_ERROR,
+    WHOLE_ERROR_OF_SEVERAL,
+    Comparison,
+    by_cause,
+    device_constants,
+    summaries,
+)
 
 BEGIN, END = "<!-- plan validation: begin -->", "<!-- plan validation: end -->"
 """Between these lines `bench plan --validate --write` puts the table into a page that has them."""
@@ -24,6 +33,11 @@ TOLD_PARAMS = frozenset(
     | {f"zero_{field.name}" for field in fields(ZeroOptions)}
 )
 """What a prediction depends on."""
+CAUSES_TOO = (
+    f"Causes too: of the cases within it, those of which each cause is off by no more than {CAUSE_ERROR * 100:.0f} % or "
+    f"{CAUSE_BYTES // 2**20} MiB as well. Where GPUs share a step, the whole may be off by {WHOLE_ERROR_OF_SEVERAL * 100:.0f} %, and "
+    "causes are not judged."
+)
 IN_A_PAGE = 10
 """Cases in a page that holds more than this table."""
 
@@ -48,7 +62,7 @@ def as_data(lines: Sequence[Comparison], measured_on: Mapping[str, Any]) -> dict
     """All of it for programs: what it was measured on, summaries, and each case with both breakdowns in bytes."""
     return {
         "measured_on": dict(measured_on),
-        "parts": [asdict(entry) for entry in summaries(lines)],
+        "parts": [{**asdict(entry), "passed": _passed(lines)[entry.part]} for entry in summaries(lines)],
         "causes": [asdict(entry) for entry in by_cause(lines)],
         "device_constants": [asdict(entry) for entry in device_constants(lines)],
         "cases": [_case(line) for line in lines],
@@ -75,10 +89,11 @@ def _case(line: Comparison) -> dict[str, Any]:
 def markdown(lines: Sequence[Comparison], measured_on: Mapping[str, Any], *, most: int | None = None) -> str:
     """The three tables; `most` cases of the last one."""
     told = ", ".join(f"{name} {value}" for name, value in measured_on.items())
+    passed = _passed(lines)
     parts = _table(
-        ("cases", "measured", "predicted", "within 5 %", "median error", "95 % of errors below", "largest"),
+        ("cases", "measured", "predicted", "within 5 %", "causes too", "median error", "95 % of errors below", "largest"),
         [
-            (entry.part, str(entry.cases), str(entry.predicted), str(entry.within), _percent(entry.median),
+            (entry.part, str(entry.cases), str(entry.predicted), str(entry.within), str(passed[entry.part]), _percent(entry.median),
              _percent(entry.percentile_95), _percent(entry.largest))
             for entry in summaries(lines)
         ],
@@ -94,7 +109,7 @@ def markdown(lines: Sequence[Comparison], measured_on: Mapping[str, Any], *, mos
     shown = list(lines if most is None else lines[:most])
     title = "Case by case, the largest error first" if most is None else f"The {len(shown)} largest errors of {len(lines)}"
     cases = _table(
-        ("case", "trained with", "part", "predicted, GiB", "measured, GiB", "error"),
+        ("case", "trained with", "part", "predicted, GiB", "measured, GiB", "error", "causes that are off"),
         [
             (
                 where(line.measured.params),
@@ -103,11 +118,17 @@ def markdown(lines: Sequence[Comparison], measured_on: Mapping[str, Any], *, mos
                 "no formulas" if line.prediction is None else f"{line.prediction.peak_bytes / GIB:.2f}",
                 f"{line.measured.peak_bytes / GIB:.2f}",
                 "" if line.error is None else f"{line.error * 100:+.2f} %",
+                ", ".join(cause.replace("_", " ") for cause in line.causes_off()),
             )
             for line in shown
         ],
     )
-    return f"Measured on: {told}\n\n{parts}\nBy cause:\n\n{causes}\n{title}:\n\n{cases}"
+    return f"Measured on: {told}\n\n{parts}\n{CAUSES_TOO}\n\nBy cause:\n\n{causes}\n{title}:\n\n{cases}"
+
+
+def _passed(lines: Sequence[Comparison]) -> Counter[str]:
+    """Part, and `all`, to how many of its cases are predicted as near as is asked for, by cause too."""
+    return Counter(part for line in lines if line.passed for part in (line.measured.part, "all"))
 
 
 def _percent(share: float) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -101,12 +101,14 @@ def choices(
     gpu: str | None = None,
     target: Target | None = None,
     host: Host | None = None,
+    optimizers: Collection[str] = tuple(OPTIMIZER_TOKENS),
 ) -> tuple[Choice, ...]:
     """What was asked for, then what else fits, at most so many rows; where nothing fits, the smallest of all.
 
     By expected cost; what learns something else than was asked for comes after all that does not.
 
     `steps` were measured, on whichever GPU; those on `gpu` are preferred. `host`: whose memory must suffice, too, where it is known.
+    `optimizers`: those of `OPTIMIZER_TOKENS` that may be offered; costs are on one scale, whichever they are.
     """
     plan = _Plan(model, asked, memory_bytes, host or Host(), target or Target(), Alike())
     first = plan.sized(asked)
@@ -115,7 +117,8 @@ def choices(
         with contextlib.suppress(PlanError):  # combinations that cannot be are no answers
             found.append(plan.sized(train))
     expected = costs(steps, model, asked, gpu, [asked, *(way.train for way in found)], rule_cost)
-    others = sorted(found, key=lambda way: (_rank(way.train, asked, expected), way.peak))
+    allowed = [way for way in found if way.train.optimizer in optimizers]
+    others = sorted(allowed, key=lambda way: (_rank(way.train, asked, expected), way.peak))
     fitting = _undominated([way for way in others if way.needed <= memory_bytes], expected)
     if fitting or first.needed <= memory_bytes:
         offered = _mixed([way for way in fitting if way.train != asked], asked, most - 1)

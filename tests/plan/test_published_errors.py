@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from bench.plan import predict
+from bench.plan.error_table import BEGIN, IN_A_PAGE, markdown, written_into
+from bench.plan.validate import Measured, compare
 
 FILES = sorted(Path("results/published").glob("*/plan_validation.json.xz"))
 
@@ -29,3 +31,17 @@ def test_every_published_case_is_predicted_as_the_table_says(path: Path) -> None
 def test_nine_of_ten_published_cases_have_formulas(path: Path) -> None:
     cases = json.loads(lzma.decompress(path.read_bytes()))["cases"]
     assert sum(case["predicted_bytes"] is not None for case in cases) >= 0.9 * len(cases)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+def test_pages_show_the_table_that_the_published_cases_give(path: Path) -> None:
+    data = json.loads(lzma.decompress(path.read_bytes()))
+    names = ("params", "subject", "measured_bytes", "measured_causes", "part")
+    lines = compare(Measured(*(case[name] for name in names)) for case in data["cases"])
+    assert [line.passed for line in lines] == [case["passed"] for case in data["cases"]]
+    own = path.with_name("plan_validation.md").read_text(encoding="utf-8")
+    assert own == f"# Predicted and measured peaks of a training step\n\n{markdown(lines, data['measured_on'])}"
+    for page in (Path("README.md"), Path("README.zh-TW.md")):
+        text = page.read_text(encoding="utf-8")
+        assert BEGIN in text
+        assert text == written_into(text, markdown(lines, data["measured_on"], most=IN_A_PAGE)), page

@@ -214,5 +214,5 @@ def test_a_script_that_leaves_without_an_end_is_told_to_have_been_seen(tmp_path:
     ran = audited(tmp_path / "out", [sys.executable, "-c", "import os, torch; os._exit(0)"])
     audit = put_together(ran.reports, command="python train.py", status=ran.status, ended="exit status 0", steps_asked=8)
     left, none = find(audit)
-    assert left.what == "the script died without a word; the command ended with exit status 0"
-    assert none.what == "no update of weights was seen: no torch optimizer made a step"
+    assert left.text == "the script died without a word; the command ended with exit status 0"
+    assert none.text == "no update of weights was seen: no torch optimizer made a step"

@@ -1,4 +1,8 @@
-"""What to switch on to train a model at several lengths on one GPU: ways that are measured there, and what is predicted of the others."""
+"""What to switch on to train a model at several lengths on one GPU: ways that are measured there, and what is predicted of the others.
+
+The fastest is so among those that train all weights in the plainest code's numerics. What computes in other numbers, as float8 products or
+8-bit states do, is another question: it is told beside it, never in its place.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,12 @@ from typing import Any
 from bench.judge.thresholds import FEWEST, MARGIN
 from bench.plan.costs import MeasuredStep
 from bench.plan.devices import gpu_named
-from bench.plan.fits import Choice, choices
+from bench.plan.fits import OPTIMIZER_TOKENS, Choice, choices
 from bench.plan.moments import Target
 from bench.plan.predict import peak_bytes
 from bench.plan.rounding import needed_bytes
 from bench.plan.spec import PlanError, TrainSpec, model_named
+from bench.report.answers.numerics import OPTIMIZERS, other_numerics
 from bench.report.answers.trained import Step, Trained, way_of
 
 FLASH: Mapping[str, str] = MappingProxyType({"attention": "sdpa_flash", "optimizer": "adamw_fused"})
@@ -41,6 +46,11 @@ class Way:
     def all_weights(self) -> bool:
         """Whether the model's own weights learn."""
         return self.slots.get("adaptation", "full") == "full"
+
+    @property
+    def other_numerics(self) -> Mapping[str, str]:
+        """Slot to what makes it compute in other numbers than the plainest code; empty where nothing does."""
+        return other_numerics(self.slots)
 
 
 WAYS: Sequence[Way] = (
@@ -91,15 +101,17 @@ class Lengths:
     lengths: tuple[int, ...]
     rows: tuple[tuple[Way, tuple[Cell, ...]], ...]
     fastest: Mapping[int, Cell]
-    """Length to the way of the lowest measured time that trains all weights; none where none has a time."""
+    """Length to the way of the lowest measured time that trains all weights in the plainest code's numerics; none where none has a time."""
     beside: Mapping[int, int]
     """Length to how many ways that is the fastest of."""
     not_apart: Mapping[int, tuple[Cell, ...]]
     """Length to those of them that so few trials cannot tell from the fastest."""
     otherwise: Mapping[int, int]
     """Length to how many ways have a time that was measured on other hardware or by another method."""
+    in_other_numerics: Mapping[int, tuple[Cell, ...]]
+    """Length to those that had less time than the fastest, or are all that has one, but compute in other numbers: the fastest of each."""
     expected: Mapping[int, Choice | None]
-    """Length to what `bench plan` puts first among those that fit and train all weights."""
+    """Length to what `bench plan` puts first among those that fit and train all weights, in the same numerics where any of them does."""
 
 
 def by_length(
@@ -120,8 +132,11 @@ def by_length(
 
     def first(seq_len: int) -> Choice | None:
         asked = TrainSpec(seq_len=seq_len, attention=FLASH["attention"])
-        ways = choices(spec, asked, device.memory_bytes, most=2, steps=known, gpu=gpu, target=target)
-        return next((way for way in ways[1:] if way.fits and way.train.adaptation == "full"), None)
+        for optimizers in (OPTIMIZERS, OPTIMIZER_TOKENS):
+            ways = choices(spec, asked, device.memory_bytes, most=2, steps=known, gpu=gpu, target=target, optimizers=optimizers)
+            if best := next((way for way in ways[1:] if way.fits and way.train.adaptation == "full"), None):
+                return best
+        return None
 
     rows = [(way, tuple(cell(way, seq_len) for seq_len in lengths)) for way in WAYS]
     shown = tuple(row for row in rows if not row[0].where_measured or any(cell.trained is not None for cell in row[1]))
@@ -134,20 +149,46 @@ def by_length(
         {seq_len: len(cells) for seq_len, cells in timed.items()},
         {seq_len: tuple(cell for cell in timed[seq_len] if _not_apart(cell, best)) for seq_len, best in fastest.items()},
         {seq_len: len(all_timed[seq_len]) - len(cells) for seq_len, cells in timed.items()},
+        {
+            seq_len: _in_other_numerics([cells[place] for _, cells in shown], fastest.get(seq_len))
+            for place, seq_len in enumerate(lengths)
+        },
         {seq_len: first(seq_len) for seq_len in lengths},
     )  # fmt: skip
 
 
 def comparable(cells: Sequence[Cell]) -> list[Cell]:
-    """Of those with a time that train all weights what shares hardware, method and workload with the newest."""
-    known = [(cell, found) for cell in _timed(cells) if (found := cell.trained) is not None]
+    """Of those with a time that train all weights in the plainest code's numerics what was measured as the newest was.
+
+    That is: with the same hardware, method and workload.
+    """
+    return _on_newest_ground(_timed(cells))
+
+
+def _on_newest_ground(cells: Sequence[Cell]) -> list[Cell]:
+    known = [(cell, found) for cell in cells if (found := cell.trained) is not None]
     newest = max(known, key=lambda entry: entry[1].run.id)[1].common_ground if known else None
     return [cell for cell, found in known if found.common_ground == newest]
 
 
 def _timed(cells: Sequence[Cell]) -> list[Cell]:
-    """Those with a time that train all weights."""
-    return [cell for cell in cells if cell.way.all_weights and _tokens_per_s(cell)]
+    """Those with a time that train all weights in the plainest code's numerics."""
+    return [cell for cell in cells if cell.way.all_weights and not cell.way.other_numerics and _tokens_per_s(cell)]
+
+
+def _in_other_numerics(cells: Sequence[Cell], best: Cell | None) -> tuple[Cell, ...]:
+    """Of each other numerics the fastest that trains all weights, as far as it was measured as the best was and had less time than it."""
+    others = [cell for cell in cells if cell.way.all_weights and cell.way.other_numerics and _tokens_per_s(cell)]
+    if best is None or best.trained is None:
+        beside = _on_newest_ground(others)
+    else:
+        ground = best.trained.common_ground
+        beside = [cell for cell in others if cell.trained is not None and cell.trained.common_ground == ground]
+        beside = [cell for cell in beside if _tokens_per_s(cell) > _tokens_per_s(best)]
+    found: dict[frozenset[tuple[str, str]], Cell] = {}
+    for cell in sorted(beside, key=_tokens_per_s, reverse=True):
+        found.setdefault(frozenset(cell.way.other_numerics.items()), cell)
+    return tuple(found.values())
 
 
 def _not_apart(cell: Cell, best: Cell) -> bool:

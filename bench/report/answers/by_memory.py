@@ -1,17 +1,22 @@
-"""What fits on a GPU of so much memory: of each kind of training the way that is expected to be the fastest of those that fit."""
+"""What fits on a GPU of so much memory: of each kind of training the way that is expected to be the fastest of those that fit.
+
+What computes in other numbers, as an optimizer with 8-bit states does, is told beside it where it is expected to be faster, and never in
+its place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from bench.plan.costs import MeasuredStep
 from bench.plan.devices import gpu_named
-from bench.plan.fits import FUSED, Choice, choices
+from bench.plan.fits import FUSED, OPTIMIZER_TOKENS, Choice, choices, same_training
 from bench.plan.moments import Target
 from bench.plan.spec import DEFAULTS, TrainSpec, model_named
+from bench.report.answers.numerics import OPTIMIZERS
 from bench.report.answers.trained import Step, Trained, way_of_plan
 
 CARDS: Mapping[str, str] = MappingProxyType({"24 GB": "rtx-4090", "48 GB": "l40s", "80 GB": "h100", "141 GB": "h200"})
@@ -35,16 +40,21 @@ class Fit:
     choice: Choice | None
     """None where nothing that is known fits."""
     trained: Trained | None
-    """The same way, measured on whichever GPU."""
+    """The same way, measured on the GPU of the table's times, whichever card this is."""
+    otherwise: Choice | None = None
+    """What is expected to be faster, or alone fits, and computes in other numbers than the kind of training asks for."""
 
     @property
     def switched(self) -> tuple[str, ...]:
         """What is switched on beyond fused kernels, as `bench plan` says it: `checkpointing=full`."""
-        if self.choice is None:
-            return ()
-        usual = {**DEFAULTS, **FUSED, "sharding": "none", "offload": "none"}
-        train = self.choice.train
-        return tuple(f"{name}={getattr(train, name)}" for name in TOLD if getattr(train, name) != usual[name])
+        return () if self.choice is None else switched_on(self.choice)
+
+
+def switched_on(choice: Choice) -> tuple[str, ...]:
+    """What a way has beyond fused kernels."""
+    usual = {**DEFAULTS, **FUSED, "sharding": "none", "offload": "none"}
+    train = choice.train
+    return tuple(f"{name}={getattr(train, name)}" for name in TOLD if getattr(train, name) != usual[name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +73,8 @@ class Cards:
     """The table."""
 
     seq_len: int
+    gpu: str
+    """The one that measured what is told as measured."""
     rows: tuple[Card, ...]
 
 
@@ -78,11 +90,11 @@ def by_memory(models: Sequence[str], seq_len: int, gpu: str, found: Mapping[Step
                 rows[-1] = Card(model, (*last.sizes, size), (*last.gpus, name), fits)
             else:
                 rows.append(Card(model, (size,), (name,), fits))
-    return Cards(seq_len, tuple(rows))
+    return Cards(seq_len, gpu, tuple(rows))
 
 
-def _answers(fits: Sequence[Fit]) -> list[tuple[bool, tuple[str, ...]]]:
-    return [(fit.choice is None, fit.switched) for fit in fits]
+def _answers(fits: Sequence[Fit]) -> list[tuple[bool, tuple[str, ...], tuple[str, ...] | None]]:
+    return [(fit.choice is None, fit.switched, None if fit.otherwise is None else switched_on(fit.otherwise)) for fit in fits]
 
 
 def _fit(
@@ -97,8 +109,17 @@ def _fit(
     device, slots = gpu_named(card), dict[str, Any](asked)
     train = TrainSpec(seq_len=seq_len, attention=FUSED["attention"], **slots)
     target = Target(workspace_bytes=device.workspace_bytes)
-    ways = choices(model_named(model), train, device.memory_bytes, most=2, steps=steps, gpu=gpu, target=target)
-    same = [way for way in ways[1:] if way.fits and (way.train.adaptation, way.train.linear) == (train.adaptation, train.linear)]
-    if not same:
-        return Fit(None, None)
-    return Fit(same[0], found.get(Step(model, seq_len, way_of_plan(same[0].train))))
+
+    def first(optimizers: Collection[str]) -> Choice | None:
+        ways = choices(
+            model_named(model), train, device.memory_bytes, most=2, steps=steps, gpu=gpu, target=target, optimizers=optimizers
+        )
+        return next((way for way in ways[1:] if way.fits and same_training(way.train, train)), None)
+
+    best = first([name for name in OPTIMIZER_TOKENS if name in OPTIMIZERS])
+    # Adapters are offered no other optimizers.
+    other = None if train.adaptation != "full" else first([name for name in OPTIMIZER_TOKENS if name not in OPTIMIZERS])
+    if best is None:
+        return Fit(None, None, other)
+    measured = found.get(Step(model, seq_len, way_of_plan(best.train)))
+    return Fit(best, measured, other if other is not None and other.cost < best.cost else None)

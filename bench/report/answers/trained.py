@@ -16,10 +16,13 @@ from bench.plan.spec import DEFAULTS, MODELLED, ModelSpec, PlanError, TrainSpec,
 from bench.plan.stored import WORKLOAD
 from bench.records import Result, Run, Status
 from bench.report.numbers.summary import CaseSummary, Spread, spread
+from bench.stats import median
 from bench.store.steps import LEAST_SAMPLES
 from bench.store.thinning import samples_before
 
 TIME, TOTAL = "time_s", "peak_total_bytes"
+AHEAD_SHARE = 0.1
+"""Of a step's time: a device that works on for so much of it after the last launch did not wait for the host, as the timer counts."""
 AS_PLANNED: Mapping[str, Any] = {
     "batch": 1,
     "accumulation": 1,
@@ -50,8 +53,12 @@ class Trained:
     reason: str | None
     tokens_per_s: Spread | None
     """Over trials, each its median."""
-    few_steps: int | None
-    """The fewest steps that a trial's time is the median of, where they are so few that it was measured for its memory."""
+    steps: int | None
+    """The fewest that a trial's time is the median of; None without a time."""
+    waited: bool
+    """Whether the device may have waited for the host within that time: a quicker host may then be faster with the same kernels."""
+    settled: bool | None
+    """Whether each trial's times had become stable when its warm-up ended; None where no row tells."""
     peak: Spread | None
     """Of all that lived on the GPU, in bytes."""
     n: int
@@ -59,6 +66,11 @@ class Trained:
     run: Run
     result: Result
     """The first of its rows."""
+
+    @property
+    def few_steps(self) -> int | None:
+        """Of what was measured for its memory: so few that the time is none to go by."""
+        return self.steps if self.steps is not None and self.steps < LEAST_SAMPLES else None
 
     @property
     def for_memory(self) -> bool:
@@ -122,12 +134,14 @@ def _trained(run: Run, summary: CaseSummary) -> Trained:
     rates = (
         [timed.cost.tokens / time_s for time_s in timed.seconds if time_s > 0] if timed is not None and timed.cost.tokens else []
     )
-    steps = min((_steps(row) for row in summary.counted if row.measurement(TIME) is not None), default=0)
+    with_time = [row for row in summary.counted if row.measurement(TIME) is not None]
     return Trained(
         outcome=summary.outcome,
         reason=summary.reason,
         tokens_per_s=spread(rates) if rates else None,
-        few_steps=steps if rates and steps < LEAST_SAMPLES else None,
+        steps=min((_steps(row) for row in with_time), default=0) if rates else None,
+        waited=bool(rates) and any(_waited(row) for row in with_time),
+        settled=all(known) if (known := [row.conditions["warmup_stable"] for row in with_time if _tells_warmup(row)]) else None,
         peak=summary.values.get(TOTAL),
         n=summary.counts.get(summary.status, 0),
         run=run,
@@ -139,3 +153,19 @@ def _steps(row: Result) -> int:
     """Samples of its time, before they were thinned out."""
     time = row.measurement(TIME)
     return 0 if time is None else samples_before(time.note) or len(time.samples)
+
+
+def _tells_warmup(row: Result) -> bool:
+    return isinstance(row.conditions.get("warmup_stable"), bool)
+
+
+def _waited(row: Result) -> bool:
+    """By the flag of its timer. Rows that do not tell how far the host was ahead were flagged for any step that it did not launch whole
+    in time: of them what enqueueing took decides, by the timer's rule of today."""
+    conditions, time = row.conditions, row.measurement(TIME)
+    if conditions.get("launch_bound") is not True:
+        return False
+    enqueued_s = conditions.get("enqueue_s")
+    if "host_ahead_share" in conditions or not isinstance(enqueued_s, int | float) or time is None or not time.samples:
+        return True
+    return 1 - enqueued_s / median(time.samples) < AHEAD_SHARE

@@ -15,7 +15,8 @@ from bench.lang import said
 from bench.plan.fits import Choice
 from bench.records import Run, Status
 from bench.report.answers.by_length import Cell, Lengths
-from bench.report.answers.by_memory import KINDS, Cards, Fit
+from bench.report.answers.by_memory import KINDS, Cards, Fit, switched_on
+from bench.report.answers.numerics import other_numerics
 from bench.report.answers.trained import Trained
 from bench.report.numbers.summary import Spread
 from bench.report.numbers.units import COUNT, EN_DASH, digits, ratio, rung, size
@@ -25,6 +26,7 @@ BEGIN, END = "<!-- guide: begin -->", "<!-- guide: end -->"
 TOKENS = "tokens/s"
 WORTH_TELLING = 1.05
 """Expected times below this many steps of the plainest way are not told."""
+WAITED = "†"
 SHORT_ID = 13
 NOT_OF_THE_QUESTION = ("--device", "--budget", "--gpus")
 """Options of a run that only say where and how long."""
@@ -105,17 +107,25 @@ def _by_length(table: Lengths, sources: _Sources) -> str:
 
 def _answer(table: Lengths, seq_len: int) -> str:
     best, expected = table.fastest.get(seq_len), table.expected[seq_len]
-    where = f"{seq_len} tokens, all weights learn"
+    where, beside = f"{seq_len} tokens, all weights learn", _beside(table, seq_len)
     if best is not None and best.trained is not None:
         alone = "measured last" if table.otherwise[seq_len] else "the only one measured"
         rank = "fastest measured" if table.beside[seq_len] > 1 else alone
         near = "; ".join(cell.way.name for cell in table.not_apart[seq_len])
         level = f"; not shown to be slower: {near}" if near else ""
-        return said(f"{where}, {rank}: {said(best.way.name)} ({said(_numbers(best.trained))}){level}")
+        return said(f"{where}, {rank}: {said(best.way.name)} ({_told(best.trained)}){level}{beside}")
     if expected is None:
-        return said(f"{where}: nothing is predicted to fit")
-    first = Fit(expected, None)
-    return said(f"{where}, no time measured yet, first by the plan: {_switched(first)} ({said(_expected(expected))})")
+        return said(f"{where}: nothing is predicted to fit{beside}")
+    first = "first by the plan" + (", in other numerics" if other_numerics({"optimizer": expected.train.optimizer}) else "")
+    answer = f"{_switched(switched_on(expected))} ({said(_expected(expected))})"
+    return said(f"{where}, no time measured yet, {first}: {answer}{beside}")
+
+
+def _beside(table: Lengths, seq_len: int) -> str:
+    """What computes in other numbers, after what it is not held against."""
+    cells = table.in_other_numerics[seq_len]
+    told = [f"{said(cell.way.name)} ({_told(cell.trained)})" for cell in cells if cell.trained is not None]
+    return "".join(f"; measured in other numerics: {one}" for one in told)
 
 
 def _is_best(table: Lengths, cell: Cell) -> bool:
@@ -129,11 +139,16 @@ def _cell(cell: Cell, sources: _Sources, *, best: bool) -> str:
             return said("not measured")
         predicted = f"≈ {size(cell.predicted_bytes)}"
         return predicted if cell.fits else said(f"{predicted}: does not fit")
-    text = said(_numbers(cell.trained))
+    text = _told(cell.trained)
     return f"{f'**{text}**' if best else text}{sources.mark(cell.trained)}"
 
 
-def _numbers(found: Trained) -> str:
+def _told(found: Trained) -> str:
+    """Its numbers, with the mark of a time in which the device may have waited for the host."""
+    return said(_numbers(found)) + (WAITED if found.waited else "")
+
+
+def _numbers(found: Trained, *, with_time: bool = True) -> str:
     """`8.05 ktokens/s (8.01–8.10), 59.9 GiB, n 3`, or how it ended; a time of few steps is told as one."""
     trials = f"n {found.n}"
     if found.outcome == Status.OOM:
@@ -141,8 +156,8 @@ def _numbers(found: Trained) -> str:
     if found.outcome != Status.OK:
         return f"`{found.outcome}`, {trials}"
     peak = [] if found.peak is None else [size(found.peak.median)]
-    rate = [] if found.tokens_per_s is None else [_rate(found.tokens_per_s)]
-    few = [] if found.few_steps is None else [f"steps a trial: {found.few_steps}"]
+    rate = [] if found.tokens_per_s is None or not with_time else [_rate(found.tokens_per_s)]
+    few = [] if found.few_steps is None or not with_time else [f"steps a trial: {found.few_steps}"]
     return ", ".join([*rate, *peak, trials, *few])
 
 
@@ -157,21 +172,26 @@ def _by_memory(table: Cards, sources: _Sources) -> str:
     lines = [f"**{title}**", "", *_head([said("GPU memory"), *(said(kind) for kind in KINDS)])]
     for row in table.rows:
         cards = ", ".join(f"{sold} (`{name}`)" for sold, name in zip(row.sizes, row.gpus, strict=True))
-        lines.append(_row([f"`{row.model}`, {cards}", *(_fit(fit, sources) for fit in row.fits)]))
+        timed = table.gpu in row.gpus
+        lines.append(_row([f"`{row.model}`, {cards}", *(_fit(fit, sources, table.gpu, timed=timed) for fit in row.fits)]))
     return "\n".join([*lines, ""])
 
 
-def _fit(fit: Fit, sources: _Sources) -> str:
-    if fit.choice is None:
-        return said("nothing that is known fits")
-    parts = [_switched(fit), said(_expected(fit.choice))]
+def _fit(fit: Fit, sources: _Sources, gpu: str, *, timed: bool) -> str:
+    """`timed`: whether the line is of the GPU that measured, too: memory is told on any, a time is that of its own GPU."""
+    parts = [said("nothing that is known fits")]
+    if fit.choice is not None:
+        parts = [_switched(fit.switched), said(_expected(fit.choice))]
     if fit.trained is not None:
-        parts.append(f"{said(f'measured: {_numbers(fit.trained)}')}{sources.mark(fit.trained)}")
+        numbers = _told(fit.trained) if timed else said(_numbers(fit.trained, with_time=False))
+        parts.append(f"{said(f'measured on `{gpu}`: {numbers}')}{sources.mark(fit.trained)}")
+    if fit.otherwise is not None:
+        parts += [said(f"in other numerics: {_switched(switched_on(fit.otherwise))}"), said(_expected(fit.otherwise))]
     return "<br>".join(parts)
 
 
-def _switched(fit: Fit) -> str:
-    return " ".join(f"`{name}`" for name in fit.switched) or said("fused kernels")
+def _switched(names: Sequence[str]) -> str:
+    return " ".join(f"`{name}`" for name in names) or said("fused kernels")
 
 
 def _expected(choice: Choice) -> str:
@@ -189,18 +209,40 @@ def _explained(lengths: Lengths, cards: Cards) -> Iterator[str]:
     )
     yield said("n: trials, each a process of its own, of which the median is shown, with random weights and tokens")
     yield said(
-        "bold: the fastest of those that train all weights, and what is within 5 % of it where fewer than three trials, or ranges that "
-        "overlap, do not show it to be slower; only what one method measured is compared"
+        "bold: the fastest of those that train all weights in bf16, states too, and what is within 5 % of it where fewer than three "
+        "trials, or ranges that overlap, do not show it to be slower; only what one method measured is compared"
     )
+    yield said(
+        "other numerics: float8 products, 8-bit states, fp32 beside bf16; what is learned need not be the same, so their times are told "
+        "and not held against the others"
+    )
+    yield from _of_times([cell.trained for _, cells in lengths.rows for cell in cells if cell.trained is not None])
     yield said(
         "fused kernels: FlashAttention of torch, Liger's layers and loss, torch's fused AdamW; in bf16, states too; adapters of rank 16"
     )
     yield said(
         "as transformers comes: 5.x takes SDPA, which runs FlashAttention where nothing is padded, and its Trainer takes the fused AdamW"
     )
-    yield said("the time: of a step beside the plainest way that is offered, by a rule or by measured steps")
+    yield said(f"the time: of a step beside the plainest way that is offered, by a rule or by steps measured on `{cards.gpu}`")
     yield said(f"ways that fit, each by its causes: `{plan}`")
     yield said("both tables again: `bench guide --published results/published`")
+
+
+def _of_times(measured: Sequence[Trained]) -> Iterator[str]:
+    """What is to be known of the times of all cells together."""
+    timed = [found for found in measured if found.tokens_per_s is not None]
+    if enough := sorted(found.steps for found in timed if found.steps is not None and found.few_steps is None):
+        yield said(
+            f"a trial's time: the median of its steps, of which it has {enough[0]} or more; where it has fewer, the cell says so"
+        )
+    told = [found.settled for found in timed if found.settled is not None]
+    if not all(told):
+        yield said(f"not yet stable when warm-up ended: {told.count(False)} of {len(told)} times")
+    if any(found.waited for found in timed):
+        yield said(
+            f"{WAITED}: the device was done almost as soon as the host had launched everything; gaps in which it waited may be in this "
+            "time, and a quicker host, or more tokens a step, may then be faster"
+        )
 
 
 def _head(cells: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from bench.plan.spec import DEFAULTS, TrainSpec, model_named
 from bench.records import Case, Cost, Environment, Pass, Result, Run, Status
 from bench.report.answers.by_length import LIGER, WAYS, Lengths, by_length
 from bench.report.answers.by_memory import CARDS, KINDS, by_memory
+from bench.report.answers.numerics import other_numerics
 from bench.report.answers.trained import Step, Trained, trained, way_of, way_of_plan
 from bench.report.numbers.summary import summarize
 from tests import factories
@@ -163,6 +164,64 @@ def test_the_fastest_is_one_that_trains_all_weights_and_was_measured_as_the_newe
     assert (table.fastest[8192].way.slots, table.beside[8192], table.otherwise[8192]) == (FUSED, 1, 1)
 
 
+def test_what_computes_in_other_numbers_is_never_the_fastest_and_is_told_beside_it() -> None:
+    other = {way.name: way.slots for way in WAYS}
+    float8 = rows(step(other["compiled layers, float8"]), 0.5)
+    eight_bit = rows(step(other["fused kernels, full checkpointing, 8-bit AdamW"]), 0.9)
+    masters = rows(step(other["fused kernels, full checkpointing, fp32 master weights"]), 2.0)
+    lora = rows(step(other["LoRA, fused kernels"]), 0.4)
+    table = lengths(rows(step(LIGER), 1.0), float8, eight_bit, masters, lora)
+    assert (table.fastest[8192].way.slots, table.beside[8192], table.not_apart[8192]) == (LIGER, 1, ())
+    assert [cell.way.name for cell in table.in_other_numerics[8192]] == [
+        "compiled layers, float8",
+        "fused kernels, full checkpointing, 8-bit AdamW",
+    ]
+    alone = lengths(float8)
+    assert (alone.fastest, [cell.way.name for cell in alone.in_other_numerics[8192]]) == ({}, ["compiled layers, float8"])
+    elsewhere = lengths(rows(step(LIGER), 1.0), rows(step(other["compiled layers, float8"]), 0.5, method_version=0))
+    assert elsewhere.in_other_numerics[8192] == ()
+
+
+@pytest.mark.parametrize(
+    ("slots", "other"),
+    [
+        ({**FUSED, "compile": "layer"}, {}),
+        ({**FUSED, "optimizer": "adamw8bit_bnb"}, {"optimizer": "adamw8bit_bnb"}),
+        ({**FUSED, "precision": "bf16_amp"}, {"precision": "bf16_amp"}),
+        ({"linear": "float8_training_rowwise", "qat": "int4"}, {"linear": "float8_training_rowwise", "qat": "int4"}),
+    ],
+    ids=str,
+)
+def test_kernels_and_checkpoints_leave_the_numerics_and_formats_change_them(slots: dict[str, str], other: dict[str, str]) -> None:
+    assert other_numerics(slots) == other
+
+
+@pytest.mark.parametrize(
+    ("conditions", "waited"),
+    [
+        ({}, False),
+        ({"launch_bound": True}, True),
+        ({"launch_bound": True, "host_ahead_share": 0.06, "enqueue_s": 0.5}, True),
+        ({"launch_bound": False, "host_ahead_share": 0.2, "enqueue_s": 0.8}, False),
+        ({"launch_bound": True, "enqueue_s": 0.95}, True),
+        ({"launch_bound": True, "enqueue_s": 1.02}, True),
+        ({"launch_bound": True, "enqueue_s": 0.8}, False),
+    ],
+    ids=str,
+)
+def test_a_time_in_which_the_device_may_have_waited_is_told_as_one(conditions: dict[str, Any], waited: bool) -> None:
+    """Rows from before the host's lead was told were flagged for every long step: of them enqueueing decides."""
+    assert steps(rows(step(FUSED), 1.0, conditions=conditions)).popitem()[1].waited is waited
+
+
+def test_whether_warm_up_had_settled_is_told_where_a_row_tells_it() -> None:
+    told = [
+        steps(rows(step(FUSED), 1.0, 1.0, conditions=conditions)).popitem()[1].settled
+        for conditions in ({}, {"warmup_stable": True}, {"warmup_stable": False})
+    ]
+    assert told == [None, True, False]
+
+
 @pytest.mark.parametrize(
     ("times_s", "near"),
     [
@@ -202,6 +261,18 @@ def test_each_size_of_memory_gets_a_way_that_fits_and_equal_answers_share_a_line
     plain = table.rows[-1].fits[0]
     assert plain.switched == ()
     assert plain.trained == found[Step(MODEL, 8192, way_of(LIGER))]
+
+
+def test_a_way_with_states_of_8_bits_is_told_beside_the_one_that_keeps_them_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.report.answers.by_memory.CARDS", {"48 GB": "l40s"})
+    monkeypatch.setattr("bench.report.answers.by_memory.KINDS", {"all weights, bf16": {}})
+    table = by_memory(["llama-3-8b"], 2048, "h200", {}, ())
+    (fit,) = table.rows[0].fits
+    assert fit.choice is not None
+    assert fit.otherwise is not None
+    assert (fit.choice.train.optimizer, fit.otherwise.train.optimizer) == ("adamw_fused", "paged_adamw8bit_bnb")
+    assert fit.otherwise.cost < fit.choice.cost
+    assert fit.otherwise.fits
 
 
 def test_where_nothing_fits_nothing_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
