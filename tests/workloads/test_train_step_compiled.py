@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 import torch
 
+from bench.catalogue import load_catalogue
+from bench.workloads.compile import is_compiled
+from bench.workloads.train_step import WORKLOAD
 from bench.workloads.train_step._memory import memory_findings
 from bench.workloads.train_step._witness import proofs
 from tests.workloads.training import losses, step_of, training
@@ -118,3 +121,15 @@ def test_what_inductor_makes_of_a_checkpointed_layer_learns_the_same_in_16_bits(
     found = seen({"attention": "sdpa_flash", "compile": "layer", "checkpointing": "full"}, "bf16_pure")
     assert found.losses == pytest.approx(plain, abs=2e-2)
     assert (found.unproved, found.graphs, found.breaks) == ({}, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("sharding", "below"), [("none", False), ("ddp", False), ("zero2", False), ("fsdp2_kept", True), ("zero3", True)]
+)
+def test_a_layer_whose_weights_hooks_fetch_is_compiled_below_its_checkpoint(sharding: str, below: bool) -> None:
+    spec = WORKLOAD.spec(training("bf16_master", fills={"compile": "layer", "checkpointing": "full", "sharding": sharding}))
+    model = step_of(training("bf16_pure", fills={"checkpointing": "full"})).model
+    load_catalogue().implementation("compile", "layer").builder(spec)(model)
+    for one in model.model.layers:
+        assert is_compiled(one)
+        assert (one._compiled_call_impl is not None) is below

@@ -7,8 +7,9 @@ graph break), as for users. The proof is that the modules are marked, and that c
 A checkpoint is traced with what it wraps: torch supports that order in full, and it is that of torchtitan, of accelerate's regional
 compilation and, for a whole model, of transformers' Trainer. A checkpoint around compiled code calls it again while the backward runs, on a
 GPU in a thread of autograd's. Whatever guard does not hold any more there makes another graph, which saves other tensors than the first
-did: a CheckpointError. (pytorch issues 143176 and 166926.) Only a checkpoint whose hooks move its input to the host stays around, since
-hooks are not traced.
+did: a CheckpointError. (pytorch issues 143176 and 166926.) A checkpoint stays around compiled code where hooks are in the way, which are
+not traced: its own, that move its input to the host, or those of a sharding that fetches a layer's weights. Traced with the
+checkpoint, one of them would leave the whole layer eager.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ from bench.workloads.train_step._change import Change, Evidence
 
 DTYPES = ["fp32", "tf32", "bf16", "fp16"]
 REFUSES = ["InvalidCxxCompiler", "No working C\\+\\+ compiler"]
+FETCHING = ("fsdp2", "zero3")
+"""How the names of ways begin that fetch a layer's weights by hooks of its module."""
 
 
-def compiled(modules: Callable[[Any], list[Any]]) -> Change:
-    """Compiles those modules of a model where they stand, each with the checkpoint around it where it has one."""
+def compiled(spec: Any, modules: Callable[[Any], list[Any]]) -> Change:
+    """Compiles those modules of a model where they stand, each with the checkpoint around it where it has one that can be traced."""
+    with_checkpoint = not spec.filled_with("sharding").startswith(FETCHING)
 
     def compile_them(model: Any) -> Any:
         for module in modules(model):
-            _compile(module)
+            _compile(module, with_checkpoint)
         return model
 
     def missing(evidence: Evidence) -> str | None:
@@ -46,10 +50,10 @@ def is_compiled(module: Any) -> bool:
     return module._compiled_call_impl is not None or hasattr(handed_to, "_torchdynamo_orig_callable")
 
 
-def _compile(module: Any) -> None:
+def _compile(module: Any, with_checkpoint: bool) -> None:
     import torch
 
-    checkpoint = _traceable_checkpoint(module)
+    checkpoint = _traceable_checkpoint(module) if with_checkpoint else None
     if checkpoint is None:
         module.compile(dynamic=False)
         return

@@ -11,4 +11,4 @@ from bench.workloads.train_step._change import Change
 
 @implementation(dtypes=DTYPES, passes=["step"], refuses=REFUSES)
 def layer(spec: Any) -> Change:
-    return compiled(lambda model: list(model.model.layers))
+    return compiled(spec, lambda model: list(model.model.layers))

@@ -11,4 +11,4 @@ from bench.workloads.train_step._change import Change
 
 @implementation(dtypes=DTYPES, passes=["step"], refuses=REFUSES)
 def model(spec: Any) -> Change:
-    return compiled(lambda whole: [whole.model])
+    return compiled(spec, lambda whole: [whole.model])
