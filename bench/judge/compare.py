@@ -171,7 +171,9 @@ def changed_method(before: int, after: int) -> str:
 
 def _missing(case: Case, key: Key, rows: Sequence[TrialRow], first: Evidence, second: Evidence) -> Verdict:
     unfinished = next((run for run in second.runs if run.state is not RunState.FINISHED), None)
-    if unfinished is not None:
+    if (why := second.set_aside.get((rows[0].case_key, rows[0].arm))) is not None:
+        reason, counts = f"its rows on the second side are excluded: {why}", False
+    elif unfinished is not None:
         reason, counts = f"run {unfinished.id[:13]} stopped before it ({unfinished.state})", False
     elif not same_question(first.runs, second.runs):
         reason, counts = "the second side was not asked for it: another suite, profile or filter", False
@@ -388,6 +390,7 @@ def _banners(first: Evidence, second: Evidence, environment: Sequence[Difference
         if words := disturbed_words(evidence):
             yield f"{words} of the {side} side: no time of those is judged"
         if evidence.excluded:
-            yield f"{evidence.excluded} rows of the {side} side are excluded"
+            many = evidence.excluded > 1
+            yield f"{evidence.excluded} row{'s' if many else ''} of the {side} side {'are' if many else 'is'} excluded"
     if {run.id for run in first.runs} != {run.id for run in second.runs}:
         yield "the sides were measured apart: what the machine did in between is in every time"

@@ -60,6 +60,8 @@ class Evidence:
     environments: Mapping[str, Environment] = field(default_factory=dict)
     excluded: int = 0
     """Rows that were set aside."""
+    set_aside: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Case key and arm of those that have excluded rows only, to the reason that was given last."""
 
     @property
     def name(self) -> str:
@@ -152,7 +154,10 @@ def load_evidence(
         )
         for row in counted
     )
-    return Evidence(tuple(runs), trials, shared.cases, shared.environments, len(found) - len(counted))
+    counting = {(row.case_key, row.arm) for row in counted}
+    excluded = sorted((row for row in found if row.excluded_reason), key=lambda row: row.id)
+    set_aside = {(row.case_key, row.arm): row.excluded_reason for row in excluded if (row.case_key, row.arm) not in counting}
+    return Evidence(tuple(runs), trials, shared.cases, shared.environments, len(found) - len(counted), set_aside)
 
 
 def _trial(

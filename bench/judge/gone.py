@@ -39,10 +39,13 @@ def gone(before: Evidence, tonight: Evidence) -> list[Verdict]:
         row = had[key][last]
         series = Series(before.cases[key[0]], key[0], STATUS, row.hard_hash, row.method_version, key[1])
         reason = f"it ran on {len(nights)} of {len(looked_at)} nights until {before.runs[last].started_at[:10]}"
-        if not whole:
+        why = tonight.set_aside.get(key)
+        if why is not None:
+            reason += f"; tonight's rows of it are excluded: {why}"
+        elif not whole:
             reason += "; the run stopped before it"
         elif not asked:
             reason += "; tonight was not asked for it: another suite, profile or filter"
         sides = SideReading(0, None, "ok"), SideReading(0, None, "no rows")
-        found.append(Verdict(series, Word.MISSING, Kind.STATUS, reason, *sides, counts=whole and asked))
+        found.append(Verdict(series, Word.MISSING, Kind.STATUS, reason, *sides, counts=whole and asked and why is None))
     return found

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import bench
 from bench.errors import BenchError, HarnessError
 from bench.machine import python, python_environment
 from bench.processes import Process, descendants, end_all
@@ -112,7 +113,8 @@ class ForkServer:
     def start(self, stop: Callable[[], bool]) -> bool:
         """Waits until torch is imported and fills `facts`; False where `stop` turned true meanwhile: then the server has been ended.
 
-        Raises BenchError where torch cannot be imported, ServerDied where somebody killed the server.
+        Raises BenchError where torch cannot be imported or the server runs another copy of our code, ServerDied where somebody
+        killed the server.
         """
         deadline = time.monotonic() + _START_TIMEOUT_S
         message = None
@@ -130,6 +132,12 @@ class ForkServer:
             raise HarnessError(f"the fork server was not ready after {_START_TIMEOUT_S:.0f} s:\n{self._log_tail()}")
         if message["event"] == "failed":
             raise BenchError(f"torch cannot be imported by {sys.executable}: {message['message']}\n{self._log_tail()}")
+        own = Path(bench.__file__).parent
+        if not own.samefile(message["source"]):
+            raise BenchError(
+                f"trials would run the code in {message['source']}, and this command is that in {own}: install one of them for "
+                f"{sys.executable} (`pip install -e FOLDER`), or start bench where the installed one is"
+            )
         self.facts = message["facts"]
         return True
 

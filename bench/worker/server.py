@@ -3,7 +3,7 @@
 Started as `python -m bench.worker.server --fd N`, where N is its end of a socket pair. It speaks JSON lines:
 
     parent -> {"op": "run", "directory": PATH, "world_size": N, "variables": {NAME: TEXT}}     joins the trial's environment
-    server -> {"event": "ready", "facts": {...}}  or  {"event": "failed", "message": TEXT}, then it ends
+    server -> {"event": "ready", "facts": {...}, "source": FOLDER of this package}  or  {"event": "failed", "message": TEXT}, then it ends
     server -> {"event": "started", "pid": PID, "prepared_s": SECONDS that went into imports for this and later trials,
                "branches": [PID ...] of processes below the server that are no trial's}
     server -> {"event": "refused", "message": TEXT}             the server is not fit to fork: our bug
@@ -41,6 +41,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import bench
 from bench.processes import Process, adopt_orphans, descendants, die_with_parent, end_all, flush_c_streams, look_up, outlive_parent
 
 # Nothing here may import torch: this process must live to say that it could not. `_imports` does, and whoever is called after it.
@@ -383,7 +384,7 @@ def main(arguments: list[str]) -> int:
     gc.collect()
     outlive_parent()
     server = Server(connection)
-    server.say(event="ready", facts=facts)
+    server.say(event="ready", facts=facts, source=str(Path(bench.__file__).parent))
     server.serve()
     return 0
 

@@ -139,7 +139,18 @@ def test_excluded_rows_are_no_evidence_and_are_counted(bench: Bench, path: Path)
     with Store.open(path) as store:
         store.exclude_run(run.id, "the fan was broken")
     said = bench("compare", "good", "excluded", "--db", path)
-    assert (said.code, "20 rows of the second side are excluded" in said.out) == (1, True)
+    assert (said.code, "20 rows of the second side are excluded" in said.out) == (3, True)
+
+
+def test_a_case_whose_rows_somebody_excluded_is_missing_and_not_worse(bench: Bench, path: Path) -> None:
+    run = stored(path, "one less", five())
+    with Store.open(path) as store:
+        for row in store.results([run.id]):
+            if row.case.key == CASES[0].key:
+                store.exclude(row.id, "the machine was busy")
+    said = bench("compare", "good", "one less", "--all", "--db", path)
+    assert said.code == 0, said.out
+    assert "its rows on the second side are excluded: the machine was busy" in said.out
 
 
 def test_a_run_is_not_compared_with_itself_nor_with_what_is_not_there(bench: Bench, path: Path) -> None:

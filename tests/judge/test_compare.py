@@ -96,6 +96,15 @@ def test_what_nobody_asked_for_or_no_run_came_to_is_missing_without_blame(change
     assert one(compare(both, alone), "status").counts is False
 
 
+def test_what_somebody_excluded_is_missing_without_blame_and_for_the_reason_given() -> None:
+    both = evidence([*trials(EAGER, [1e-2] * 3), *trials(FLASH, [1e-2] * 3)], [EAGER, FLASH])
+    alone = evidence(trials(EAGER, [1e-2] * 3), [EAGER])
+    excluded = dataclasses.replace(alone, set_aside={(FLASH.key, "-"): "the machine was busy"})
+    verdict = one(compare(both, excluded), "status")
+    assert (verdict.word, verdict.counts) == (Word.MISSING, False)
+    assert verdict.reason == "its rows on the second side are excluded: the machine was busy"
+
+
 def test_a_number_that_only_one_side_has_is_told_and_not_taken_for_zero() -> None:
     second = evidence(trials(EAGER, [1e-2] * 3, peak_bytes=2.0**20), [EAGER])
     verdict = one(compare(evidence(trials(EAGER, [1e-2] * 3), [EAGER]), second), "peak_bytes")

@@ -72,7 +72,17 @@ def test_excluded_and_superseded_rows_and_failed_trials_give_no_number(store: St
         store.add_result(row)
     found = load_evidence(store, [run])
     assert sorted((row.status, bool(row.medians)) for row in found.trials) == [(Status.OK, True), (Status.OOM, False)]
-    assert found.excluded == 1
+    assert (found.excluded, found.set_aside) == (1, {})
+
+
+def test_who_excludes_a_row_is_heard_with_the_reason(store: Store) -> None:
+    run = factories.run()
+    store.add_run(run)
+    row = factories.result(run.id, EAGER)
+    store.add_result(row)
+    store.exclude(row.id, "the machine was busy")
+    found = load_evidence(store, [run])
+    assert (found.trials, found.set_aside) == ((), {(EAGER.key, row.trial.arm): "the machine was busy"})
 
 
 def test_the_noise_of_earlier_runs_widens_the_band_of_the_same_series(store: Store) -> None:

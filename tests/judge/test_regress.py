@@ -124,6 +124,18 @@ def test_a_case_that_was_there_every_night_and_is_gone_is_missing_unless_the_run
     assert one(split(runs, rows, [EAGER, other]), "status").counts is False
 
 
+def test_a_case_whose_rows_of_tonight_somebody_excluded_is_no_alarm() -> None:
+    other = factories.case("sdpa_flash")
+    runs = [night(number) for number in range(6)]
+    rows = [row for run in runs for row in trials(EAGER, [1e-2] * 3, run_id=run.id)]
+    rows += [row for run in runs[:-1] for row in trials(other, [1e-2] * 3, run_id=run.id)]
+    found = split(runs, rows, [EAGER, other])
+    tonight = dataclasses.replace(found.second, set_aside={(other.key, "-"): "the machine was busy"})
+    gone = one(regress(found.first, tonight), "status")
+    assert (gone.word, gone.counts) == (Word.MISSING, False)
+    assert gone.reason.endswith("tonight's rows of it are excluded: the machine was busy")
+
+
 def test_a_case_that_is_gone_is_told_for_weeks_and_one_that_came_now_and_then_is_not_expected() -> None:
     often, seldom = factories.case("sdpa_flash"), factories.case("sdpa_math")
     runs = [night(number) for number in range(20)]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pytest
+
+import bench
+from bench.errors import BenchError
 from bench.processes import look_up
 from bench.run.forkserver import ForkServer, server_environment
 
@@ -53,3 +59,13 @@ def test_a_server_that_imports_torch_ends_with_its_parent_however_that_ends(tmp_
     while (left := look_up(pid)) is not None and not left.zombie and time.monotonic() < deadline:
         time.sleep(0.02)
     assert left is None or left.zombie
+
+
+def test_a_server_of_another_copy_of_the_code_is_refused(tmp_path: Path) -> None:
+    """It is what is installed that a trial runs, wherever the command was started from."""
+    shutil.copytree(Path(bench.__file__).parent, tmp_path / "bench", ignore=shutil.ignore_patterns("__pycache__"))
+    log = tmp_path / "server.log"
+    server = ForkServer(log, server_environment(1, tmp_path / "caches", {"PYTHONPATH": str(tmp_path)}))
+    with pytest.raises(BenchError, match=re.escape(f"trials would run the code in {tmp_path / 'bench'}")):
+        server.start(lambda: False)
+    server.close()
