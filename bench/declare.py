@@ -203,7 +203,7 @@ def _check_builder(builder: Callable[[Any], Any]) -> None:
     if inspect.iscoroutinefunction(builder) or inspect.isgeneratorfunction(builder) or inspect.isasyncgenfunction(builder):
         raise TypeError(f"{name} is async or yields: a builder returns what it has built, as a plain `def {name}(spec)`")
     try:
-        inspect.signature(builder).bind(None)
+        inspect.signature(builder, follow_wrapped=False).bind(None)
     except TypeError as error:
         raise TypeError(f"a builder gets its slot's spec and nothing else: write `def {name}(spec)` ({error})") from None
 

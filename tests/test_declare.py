@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from functools import partial
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -90,7 +90,7 @@ class Way:
         (lambda spec: spec, "a builder needs a name of its own"),
         (Way, "not the class Way; let a function return it"),
         (Way(None), "not a Way; let a function return it"),
-        (partial(builder), "not a partial; let a function return it"),
+        (functools.partial(builder), "not a partial; let a function return it"),
     ],
 )
 def test_what_could_build_nothing_is_refused_where_it_is_declared(decorated: Any, told: str) -> None:
@@ -123,3 +123,36 @@ def test_normal_numbers_fill_a_tensor_of_any_layout(dtype: torch.dtype) -> None:
     assert abs(float(made.double().mean())) < 0.05
     assert 0.95 < float(made.double().std()) < 1.05
     assert tensor.grad_fn is None
+
+
+def test_a_decorator_may_give_a_builder_what_it_wants_besides_its_spec() -> None:
+    def with_backend(builder: Callable[..., Any]) -> Callable[[Any], Any]:
+        @functools.wraps(builder)
+        def of_the_spec(spec: Any) -> Any:
+            return builder(spec, "fast")
+
+        return of_the_spec
+
+    @implementation(workload="attention")
+    @with_backend
+    def mine(spec: Any, backend: str) -> Any:
+        return backend
+
+    assert mine.name == "mine"
+    assert mine.builder(None) == "fast"
+
+
+def test_a_decorator_whose_result_takes_no_spec_is_refused() -> None:
+    def without(builder: Callable[[Any], Any]) -> Callable[[], Any]:
+        @functools.wraps(builder)
+        def of_nothing() -> Any:
+            return builder(None)
+
+        return of_nothing
+
+    with pytest.raises(TypeError, match="its slot's spec and nothing else"):
+
+        @implementation(workload="attention")
+        @without  # type: ignore[arg-type]
+        def mine(spec: Any) -> Any:
+            return spec

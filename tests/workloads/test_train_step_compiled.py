@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers.models.llama.modeling_llama import LlamaMLP
 
 from bench.catalogue import load_catalogue
 from bench.workloads.compile import is_compiled
@@ -132,4 +133,30 @@ def test_a_layer_whose_weights_hooks_fetch_is_compiled_below_its_checkpoint(shar
     load_catalogue().implementation("compile", "layer").builder(spec)(model)
     for one in model.model.layers:
         assert is_compiled(one)
-        assert (one._compiled_call_impl is not None) is below
+        assert hasattr(one._gradient_checkpointing_func, "_torchdynamo_orig_callable") is not below
+
+
+@QUIET
+def test_a_layer_with_a_call_that_cannot_be_traced_is_compiled_around_it(
+    without_inductor: None, compiled: dict[str, Seen], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Traced with its checkpoint, one such call would leave all of the layer eager."""
+    mlp = LlamaMLP.forward
+
+    @torch._dynamo.disable
+    def untraced(self: Any, hidden: torch.Tensor) -> torch.Tensor:
+        return mlp(self, hidden)
+
+    monkeypatch.setattr(LlamaMLP, "forward", untraced)
+    broken = seen({"attention": "sdpa_flash", "compile": "layer", "checkpointing": "full"})
+    assert broken.losses == pytest.approx(compiled["full"].losses, abs=2e-5)
+    assert broken.graphs > 0
+
+
+def test_a_checkpoint_from_outside_stays_around_the_compiled_layer() -> None:
+    spec = WORKLOAD.spec(training("bf16_pure", fills={"compile": "layer", "checkpointing": "full"}))
+    model = step_of(training("bf16_pure", fills={"checkpointing": "full"})).model
+    for one in model.model.layers:
+        one._gradient_checkpointing_func = torch.utils.checkpoint.checkpoint
+    load_catalogue().implementation("compile", "layer").builder(spec)(model)
+    assert all(one._gradient_checkpointing_func is torch.utils.checkpoint.checkpoint for one in model.model.layers)

@@ -45,17 +45,17 @@ def compiled(spec: Any, modules: Callable[[Any], list[Any]]) -> Change:
 
 
 def is_compiled(module: Any) -> bool:
-    """Whether a call of the module is compiled, or the checkpoint that it hands itself to."""
-    handed_to = getattr(module, "_gradient_checkpointing_func", None)
-    return module._compiled_call_impl is not None or hasattr(handed_to, "_torchdynamo_orig_callable")
+    """Whether a call of the module is compiled."""
+    return module._compiled_call_impl is not None
 
 
 def _compile(module: Any, with_checkpoint: bool) -> None:
     import torch
 
+    # Also below its checkpoint: where something in the layer cannot be traced with the checkpoint around it, all of it would stay eager.
+    module.compile(dynamic=False)
     checkpoint = _traceable_checkpoint(module) if with_checkpoint else None
     if checkpoint is None:
-        module.compile(dynamic=False)
         return
 
     def run(layer: Callable[..., Any], *inputs: Any) -> Any:
@@ -74,5 +74,5 @@ def _traceable_checkpoint(module: Any) -> Callable[..., Any] | None:
 
     if not (isinstance(module, GradientCheckpointingLayer) and module.gradient_checkpointing):
         return None
-    function: functools.partial[Any] = module._gradient_checkpointing_func
-    return function if function.func is checkpoint else None
+    function: Callable[..., Any] = module._gradient_checkpointing_func
+    return function if isinstance(function, functools.partial) and function.func is checkpoint else None
