@@ -55,6 +55,40 @@ def test_an_arm_whose_gradients_are_others_is_told_with_how_far_it_is() -> None:
 
 
 @pytest.mark.parametrize(
+    ("norms", "trials", "furthest"),
+    [
+        ({"none": 12.50, "ddp": 12.80}, 6, "ddp"),
+        ({"none": 12.80, "ddp": 12.50}, 6, "none"),
+        ({"none": 12.50, "ddp": 12.50, "zero1": 12.80}, 3, "zero1"),
+        ({"none": 12.50, "ddp": 12.50, "zero1": 12.80, "zero2": 12.80}, 12, "zero"),
+        ({"none": 12.50, "ddp": 12.50, "zero1": 12.50, "zero2": 12.80, "zero3": 12.80}, 6, "zero"),
+    ],
+)
+def test_an_arm_is_held_against_the_others_and_not_against_itself(norms: dict[str, float], trials: int, furthest: str) -> None:
+    apart = gradients_apart(cases(norms))
+    assert apart is not None
+    assert (apart.trials, apart.of) == (trials, 3 * len(norms))
+    assert furthest in apart.label
+    assert apart.share == pytest.approx(12.80 / 12.50 - 1)
+
+
+def test_two_arms_within_the_limit_agree() -> None:
+    assert gradients_apart(cases({"none": 12.50, "ddp": 12.74})) is None
+
+
+def test_an_arm_that_was_measured_more_than_once_is_one_arm() -> None:
+    run, rows = stepped({"none": 12.5, "ddp": 12.5, "zero1": 13.75})
+    first = {row.case.subject["sharding"]: row for row in rows if row.trial.index == 0}
+    again = [replace(first["zero1"], id=f"again-{count}") for count in range(3)]
+    apart = gradients_apart(summarize(run, [*first.values(), *again]))
+    assert apart is not None
+    assert (apart.trials, apart.of) == (4, 6)
+    assert "zero1" in apart.label
+    other = replace(again[0], measurements=(Measurement("gradient_norm", "L2", (99.0,)),))
+    assert gradients_apart(summarize(run, [first["zero1"], other])) is None, "no other arm says what is right"
+
+
+@pytest.mark.parametrize(
     "other",
     [
         {"numerics_compute": "bf16+float8"},
