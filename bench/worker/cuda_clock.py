@@ -27,7 +27,7 @@ MOST_STAMPS = 2 * 20_000
 FIELDS = 3
 LONGEST_WAIT_NS = 2**31 - 1
 _CLOCK_RATE = 13
-"""CU_DEVICE_ATTRIBUTE_CLOCK_RATE, in kHz."""
+"""CU_DEVICE_ATTRIBUTE_CLOCK_RATE, in kHz: the highest on data-centre cards, the rated boost by the data sheets of GeForce ones."""
 
 
 def _compiled() -> list[Binary]:
@@ -89,7 +89,7 @@ class DeviceClock:
 
 
 def highest_clock_hz(index: int) -> float | None:
-    """What the SMs of `cuda:index` reach where nothing holds them back; None where the driver does not tell."""
+    """What the driver tells as the highest clock of the SMs of `cuda:index`, which some cards exceed; None where it tells none."""
     driver = ctypes.CDLL("libcuda.so.1")
     device, khz = ctypes.c_int(), ctypes.c_int()
     asked = driver.cuDeviceGet(ctypes.byref(device), index)

@@ -15,7 +15,8 @@ Order of one sample, all on one stream: [flush] wait, stamp, start event, the ca
 **How long to warm up.** A GPU answers a load with its clock at once, and goes on correcting it for some hundred milliseconds: on an H200 a
 large matrix product runs at 1.59 GHz after 0.06 s, 1.56 after 0.2 s and about 1.49 after 0.5 s, and attention at 1.77 and 1.80 GHz after
 0.06 and 0.5 s. Where the clock stands at its highest, 1.98 GHz there, power holds nothing back and nothing has to settle: a large copy
-runs at 1.97 GHz after 0.06, 0.2, 0.3 and 0.5 s alike.
+runs at 1.97 GHz after 0.06, 0.2, 0.3 and 0.5 s alike. Of some cards the driver tells the rated boost, which they exceed: a clock above
+what is told shows that the highest is not known, and power may hold it back all the same.
 
 Gradients are cleared in `Step.prepare`, before all this.
 """
@@ -50,6 +51,8 @@ UNHINDERED_WARMUP_S = 0.1
 """The same where power holds the clock back from nothing."""
 UNHINDERED_SHARE = 0.98
 """Of the highest clock: from here on it is the highest, which heat lowers by a step of 15 MHz or two."""
+NOT_THE_HIGHEST_SHARE = 1.01
+"""Of the clock that is told as the highest: from here on the device runs faster than that, by more than a reading is off."""
 CLOCKS_LOOKED_AT = 16
 FEWEST_CLOCKS = 4
 
@@ -57,7 +60,9 @@ FEWEST_CLOCKS = 4
 def least_warmup_s(clocks_hz: Sequence[float | None], highest_hz: float | None) -> float:
     """How long to warm up, given the clocks of the latest samples. None: it could not be read; then the whole time is needed."""
     known = [clock for clock in clocks_hz if clock is not None]
-    if highest_hz is None or len(known) < FEWEST_CLOCKS or median(known) < UNHINDERED_SHARE * highest_hz:
+    if highest_hz is None or len(known) < FEWEST_CLOCKS:
+        return STEADY_WARMUP_S
+    if not UNHINDERED_SHARE <= median(known) / highest_hz <= NOT_THE_HIGHEST_SHARE:
         return STEADY_WARMUP_S
     return UNHINDERED_WARMUP_S
 

@@ -98,6 +98,7 @@ HIGHEST_HZ = 1980e6
     [
         ([1965e6] * 16, UNHINDERED_WARMUP_S),
         ([None, 1980e6, 300e6, 1965e6, 1965e6, 1965e6], UNHINDERED_WARMUP_S),
+        ([1995e6] * 16, UNHINDERED_WARMUP_S),
         ([1920e6] * 16, STEADY_WARMUP_S),
         ([1590e6] * 16, STEADY_WARMUP_S),
         ([1980e6] * 3, STEADY_WARMUP_S),
@@ -110,6 +111,13 @@ def test_a_clock_that_nothing_holds_back_has_nothing_to_settle_and_one_that_is_n
 ) -> None:
     assert least_warmup_s(clocks_hz, HIGHEST_HZ) == seconds
     assert least_warmup_s(clocks_hz, None) == STEADY_WARMUP_S
+
+
+def test_a_clock_above_the_one_told_as_the_highest_may_be_held_back_and_gets_the_whole_warm_up() -> None:
+    rated_hz = 2520e6
+    assert least_warmup_s([rated_hz] * 16, rated_hz) == UNHINDERED_WARMUP_S
+    for falling_hz in (2760e6, 2610e6):
+        assert least_warmup_s([falling_hz] * 16, rated_hz) == STEADY_WARMUP_S
 
 
 def test_clocks_are_told_of_the_pairs_that_are_asked_for_and_not_across_sms() -> None:

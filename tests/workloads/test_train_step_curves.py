@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +86,7 @@ def test_an_arm_that_curves_of_others_fail_is_compared_with_its_own(few_steps: N
     misled = Curves(tmp_path)
     assert compared(small_step(), misled) == alone
     assert alone[0][0].passed
-    assert misled.taken == 4
+    assert misled.taken == 0, "its verdict was made with none of them"
 
 
 def test_an_arm_that_learns_otherwise_leaves_no_curves(few_steps: None, tmp_path: Path) -> None:
@@ -108,6 +110,101 @@ def test_curves_that_are_not_finite_are_left_to_nobody(tmp_path: Path) -> None:
     later = Curves(tmp_path)
     assert later.curve("kept", list) == [1.0, 0.1 + 0.2]
     assert later.curve("lost", lambda: [2.0]) == [2.0]
+
+
+def test_a_process_with_an_implementation_from_outside_takes_curves_over_and_leaves_none(few_steps: None, tmp_path: Path) -> None:
+    def with_one_from_outside() -> TrainingStep:
+        step = small_step()
+        norm = dataclasses.replace(step.implementations["rms_norm"], builder=from_outside)
+        step.implementations = {**step.implementations, "rms_norm": norm}
+        return step
+
+    (check,), _ = compared(with_one_from_outside(), Curves(tmp_path))
+    assert check.passed
+    assert list(tmp_path.iterdir()) == []
+    compared(small_step(), Curves(tmp_path))
+    taking = Curves(tmp_path)
+    compared(with_one_from_outside(), taking)
+    assert taking.taken == 4
+
+
+def from_outside(spec: object) -> None:
+    """A builder that is none of the built-in ones."""
+
+
+def test_curves_that_cannot_be_read_are_computed_and_left_anew(tmp_path: Path) -> None:
+    first = Curves(tmp_path)
+    for name in ("cut", "empty", "garbled", "folder"):
+        first.curve(name, lambda: [1.0, 0.5])
+    first.leave()
+    cut, empty, garbled, folder = sorted(tmp_path.iterdir())
+    cut.write_text("[1.0, 0.")
+    empty.write_text("")
+    garbled.write_bytes(b"\xff\xfe")
+    folder.unlink()
+    folder.mkdir()
+    second = Curves(tmp_path)
+    assert [second.curve(name, lambda: [2.0]) for name in ("cut", "empty", "garbled", "folder")] == [[2.0]] * 4
+    assert second.taken == 0
+    second.leave()
+    third = Curves(tmp_path)
+    found = [third.curve(name, lambda: [3.0]) for name in ("cut", "empty", "garbled", "folder")]
+    assert sorted(found) == [[2.0], [2.0], [2.0], [3.0]], "a folder in a file's place stays, and costs nobody more than the curve"
+    assert third.taken == 3
+
+
+@contextlib.contextmanager
+def switched(holder: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(holder, name)
+    setattr(holder, name, value)
+    try:
+        yield
+    finally:
+        setattr(holder, name, before)
+
+
+def test_switches_by_which_plain_pytorch_computes_otherwise_are_in_the_key() -> None:
+    step = small_step()
+    products = torch.backends.cuda.matmul
+
+    def key() -> str:
+        return key_of(step.spec, step.implementations["adaptation"], "adamw", 7, CPU, [])
+
+    keys = [key()]
+    for name in ("allow_fp16_accumulation", "allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction"):
+        with switched(products, name, not getattr(products, name)):
+            keys.append(key())
+    with switched(products, "fp32_precision", "tf32"):
+        with pytest.raises(RuntimeError, match="mix of the legacy and new"):
+            torch.get_float32_matmul_precision()
+        keys.append(key())
+    torch.use_deterministic_algorithms(True)
+    try:
+        keys.append(key())
+    finally:
+        torch.use_deterministic_algorithms(False)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        keys.append(key())
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.set_num_threads(2)
+    keys.append(key())
+    torch.set_num_threads(1)
+    assert len(set(keys)) == len(keys) == 8
+    assert key() == keys[0]
+
+
+def test_a_switch_that_a_subjects_own_steps_throw_parts_its_curves_from_those_of_others(few_steps: None, tmp_path: Path) -> None:
+    products = torch.backends.cuda.matmul
+    compared(small_step(), Curves(tmp_path))
+    throwing, taking = small_step(), Curves(tmp_path)
+    embedding = throwing.driver.parts.model.get_input_embeddings()
+    embedding.register_forward_pre_hook(lambda *_: setattr(products, "allow_fp16_accumulation", True))
+    with switched(products, "allow_fp16_accumulation", products.allow_fp16_accumulation):
+        compared(throwing, taking)
+        assert products.allow_fp16_accumulation
+    assert taking.taken == 0
 
 
 def test_what_a_curve_follows_from_is_in_its_key_and_what_fills_other_slots_is_not() -> None:
