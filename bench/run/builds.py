@@ -30,6 +30,11 @@ class Builds:
         self._catalogue: Catalogue | None = None
         self._troubles: dict[tuple[str, str], str | None] = {}
 
+    def may_take_long(self, case: Case) -> bool:
+        """Whether `trouble` compiles something for this case that it has not tried yet."""
+        device = case.device.removesuffix("-interpreter")
+        return any((device, name) not in self._troubles for name in self._needed(case))
+
     def trouble(self, case: Case, environment: Mapping[str, str]) -> str | None:
         """Why an operator that this case needs cannot be had, in words; None where all are there, or we were asked to stop."""
         device = case.device.removesuffix("-interpreter")

@@ -1,6 +1,7 @@
 """The only door to the worker: runs a plan, and commits every trial's row before the next one takes the device.
 
-A row is made and stored while the next trial of its block is forked and imports: see `once_begun` in supervisor.py.
+A row is made and stored while the next trial of its block is forked and imports, or before an operator is compiled or a server started
+for that one: see `once_begun` in worker.py and supervisor.py.
 """
 
 from __future__ import annotations
@@ -382,7 +383,7 @@ class _Execution:
         try:
             added = self._store.add_result(result)
         except StoreError as error:
-            raise StoreError(self._rescue(result, directory or self._folder.path, error)) from error
+            raise StoreError(self._rescue(result, directory, error)) from error
         if directory is not None:
             self._worker.tidy(directory)
         if not added:
@@ -397,12 +398,17 @@ class _Execution:
             self._answered = self._answered or not canary
         self._tell(describe(result, self._shown_axes, self._label(result.case.subject)), result)
 
-    def _rescue(self, result: Result, directory: Path, error: StoreError) -> str:
+    def _rescue(self, result: Result, directory: Path | None, error: StoreError) -> str:
         """Keeps the row that the database did not take; says where it is and how to go on."""
         self._keep_folder = True
-        kept = f"The files of the trial that could not be stored are kept in {directory}."
+        path = (directory or self._folder.path) / "result.json"
+        kept = (
+            f"The row that could not be stored is kept as {path}; its trial was not started."
+            if directory is None
+            else f"The files of the trial that could not be stored are kept in {directory}."
+        )
         try:
-            (directory / "result.json").write_text(json.dumps(dump(result)))
+            path.write_text(json.dumps(dump(result)))
         except OSError as second:
             kept = f"The trial that could not be stored will be measured again ({second})."
         return f"{error}\n{kept}\n{self._how_to_go_on()}"

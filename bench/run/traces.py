@@ -202,7 +202,8 @@ def cost_measurements(
     """What the trial cost by phase, as measurements; those that the worker gave itself are kept and not repeated.
 
     `requested` and `ended` are the parent's moments on the same monotonic clock. overhead_s is the whole less what the subject
-    itself needs: device_init_s, import_s, build_s, compile_*_s, warmup_s and sampling_s.
+    itself needs: device_init_s, import_s, build_s, compile_*_s, warmup_s and sampling_s; and less its wait at the gate, which is for
+    the row of the trial before.
     """
     if not phases:
         return ()
@@ -214,5 +215,6 @@ def cost_measurements(
     given = {m.metric: m.samples[0] for m in already if m.scope == "trial"}
     known = {**values, **given}
     subjects = ("device_init_s", "import_s", "build_s", "compile_cold_s", "compile_warm_s", "warmup_s", "sampling_s")
-    values["overhead_s"] = max(0.0, ended - requested - sum(known.get(name, 0.0) for name in subjects))
+    others_s = durations.get("gate", 0.0)
+    values["overhead_s"] = max(0.0, ended - requested - others_s - sum(known.get(name, 0.0) for name in subjects))
     return tuple(Measurement(name, METRICS[name].unit, (value,)) for name, value in values.items() if name not in given)

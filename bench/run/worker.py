@@ -13,6 +13,7 @@ from pathlib import Path
 from bench.errors import DeviceError, HarnessError
 from bench.machine import ConditionsSampler, Device
 from bench.machine.conditions import memory_available
+from bench.machine.neighbours import host_pids
 from bench.records import Case, Json, Protocol, Reply, Request, Status, Trial, dump
 from bench.run.builds import Builds
 from bench.run.classify import KilledEarly, classify
@@ -101,14 +102,13 @@ class Worker:
 
         Raises DeviceError where torch does not see the GPU.
         """
-        changes = import_environment(trial)
-        if self._server is not None and changes == self._server_changes:
-            return self._server
+        if (standing := self._standing(trial)) is not None:
+            return standing
         self.close()
         server = self._started(trial)
         if server is None:
             return None
-        self._server, self._server_changes = server, changes
+        self._server, self._server_changes = server, import_environment(trial)
         if self._device.kind == "cuda" and not server.facts["cuda_available"]:
             built = server.facts["torch_cuda"]
             why = f"it is built for CUDA {built}, which this driver may be too old for" if built else "it is a build without CUDA"
@@ -117,6 +117,10 @@ class Worker:
                 "Install another torch, or say --device cpu to measure the CPU."
             )
         return server
+
+    def _standing(self, trial: Trial) -> ForkServer | None:
+        """The server that there is, where it fits this trial."""
+        return self._server if self._server_changes == import_environment(trial) else None
 
     def _started(self, trial: Trial) -> ForkServer | None:
         for _chance in range(_STARTS):
@@ -144,8 +148,9 @@ class Worker:
     ) -> Measured | None:
         """The trial's answer, or None where we were asked to stop.
 
-        `once_begun` is called while the trial is forked and imports, before it takes its device; not where it does not come so far.
-        What it raises goes through, and the trial in progress ends with the server.
+        `once_begun` is called while the trial is forked and imports, before it takes its device; earlier, and then again, where an
+        operator is to be compiled or a server started first; not where it does not come so far. What it raises goes through, and the
+        trial in progress ends with the server.
 
         Raises HarnessError where our own code failed, FolderError where the temporary folder takes no more.
 
@@ -153,12 +158,19 @@ class Worker:
         doing. After that it is a row, or one such trial would stop every run.
         """
         trouble = ""
+        if self._builds.may_take_long(trial.case):
+            once_begun()
         absent = self._builds.trouble(trial.case, self.variables(trial))
         if self._stop():
             return None
         if absent is not None:
             return Measured(Answer(Reply(Status.UNAVAILABLE, absent), None, ()), None, {}, "", 0.0)
+        # A package may make a context when it is imported. In a container nobody can tell it by its pid from a stranger's, so there
+        # the GPU is looked at before the trial is forked, and elsewhere while it imports.
+        looks_first = self._device.kind == "cuda" and not host_pids()
         for _chance in range(2):
+            if self._standing(trial) is None:
+                once_begun()
             directory = self._prepare(trial, protocol, seed)
             sampler = ConditionsSampler(self._device, further=gpus_of_ranks(self._device, trial.case.world_size)[1:])
             try:
@@ -166,10 +178,12 @@ class Worker:
                 if server is None:
                     return None
                 with contextlib.ExitStack() as sampling:
+                    if looks_first:
+                        sampling.enter_context(sampler)
 
                     def begin(sampling: contextlib.ExitStack = sampling, sampler: ConditionsSampler = sampler) -> None:
-                        # At once: who computes on the GPU now is surely no part of this trial.
-                        sampling.enter_context(sampler)
+                        if not looks_first:
+                            sampling.enter_context(sampler)
                         once_begun()
 
                     outcome = watch(

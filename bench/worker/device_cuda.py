@@ -49,6 +49,9 @@ class CudaSide:
         try:
             torch.cuda.init()
         except (RuntimeError, AssertionError) as error:
+            # What NVML counts is there: that CUDA could not start it now says nothing of the next trial.
+            if torch.cuda.device_count():
+                raise
             raise Unavailable(f"torch does not see a CUDA device: {error}") from error
         torch.cuda.set_device(self._index)
         if self._locked_uuid is not None:

@@ -11,6 +11,7 @@ PHASES = (
     "started",
     "handover",
     "import",
+    "gate",
     "device_init",
     "inputs",
     "build",
@@ -30,7 +31,10 @@ PHASES = (
     "proof",
     "replied",
 )
-"""In their order. From `handover` on a failure is the subject's and becomes a status; before it, it is ours."""
+"""In their order. From `handover` on a failure is the subject's and becomes a status; before it, it is ours.
+
+`gate` is the wait until the parent lets the trial take its device: a cost of the row before, not of this trial.
+"""
 
 
 class PhaseLog:

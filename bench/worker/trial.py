@@ -158,6 +158,7 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team,
     spec = workload.spec(case)
     findings.cost = workload.cost(spec, case.pass_)
     load_driver(case)
+    phases.enter("gate")
     await_turn()
 
     phases.enter("device_init")

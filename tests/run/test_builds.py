@@ -48,10 +48,13 @@ def test_an_operator_is_tried_once_a_run(tmp_path: Path) -> None:
     told: list[str] = []
     builds = Builds(tmp_path, (str(tmp_path / "unbuilt.py"),), stop=lambda: False, notice=told.append)
     wanted = case("unbuilt")
+    assert builds.may_take_long(wanted)
     first = builds.trouble(wanted, python_environment())
     assert first is not None
     assert builds.trouble(wanted, python_environment()) == first
     assert len(told) == 1
+    assert not builds.may_take_long(wanted)
+    assert not builds.may_take_long(case("eager"))
     assert builds.trouble(case("eager"), python_environment()) is None
 
 

@@ -105,12 +105,16 @@ def test_a_row_is_stored_while_the_next_trial_is_forked_and_before_that_takes_it
     def progress(said: Progress) -> None:
         if said.done == 2:
             return  # the last of its block: no trial follows
-        time.sleep(0.5)
+        late = time.monotonic() + 60
+        while not any('"gate"' in path.read_text() for path in own_temporary_folder.glob("stepbench-*/trial-*2/phases.jsonl")):
+            assert time.monotonic() < late
+            time.sleep(0.01)
+        time.sleep(0.2)
         (phases,) = own_temporary_folder.glob("stepbench-*/trial-*2/phases.jsonl")
         reached.append([json.loads(line)["phase"] for line in phases.read_text().splitlines()])
 
     summary = Laboratory(tmp_path, ["eager"], protocol=_TWO).run(progress=progress)
-    assert reached == [["started", "handover", "import"]]
+    assert reached == [["started", "handover", "import", "gate"]]
     assert summary.counts == {Status.OK: 2}
 
 
@@ -294,6 +298,21 @@ def test_a_disk_that_fills_up_stops_the_run_with_an_error_loses_nothing_and_resu
         assert len(store.results([store.runs()[0].id])) == 2
         assert len(resume("latest", store).results) == 2
         assert store.check() == []
+
+
+def test_a_row_of_a_trial_that_was_not_started_and_cannot_be_stored_is_kept_and_no_files_are_promised(
+    tmp_path: Path, own_temporary_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> bool:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(Store, "add_result", full)
+    with pytest.raises(StoreError, match=r"the disk is full\nThe row [\s\S]*0 of 1 rows are stored") as caught:
+        Laboratory(tmp_path, ["flash_attn2"]).run()
+    (kept,) = own_temporary_folder.glob("stepbench-*/result.json")
+    assert f"is kept as {kept}; its trial was not started." in str(caught.value)
+    assert json.loads(kept.read_text())["status"] == "unsupported"
+    assert not list(kept.parent.glob("trial-*"))
 
 
 HOSTILE = ("<script>alert('x')</script> \"quotes\" \N{ROCKET} {{ 7 * 7 }} %s \\ ; DROP TABLE run; -- " * 4)[:300]

@@ -75,5 +75,14 @@ def test_overhead_is_the_whole_trial_less_what_the_subject_and_the_samples_need(
     assert "import_s" not in costs
 
 
+def test_the_wait_for_the_row_of_another_trial_is_neither_overhead_nor_import() -> None:
+    reached = {"started": 10.0, "handover": 10.1, "import": 10.2, "gate": 10.5, "device_init": 13.5, "replied": 14.0}
+    phases = [Phase(name, t) for name, t in reached.items()]
+    costs = {m.metric: m.samples[0] for m in cost_measurements(phases, requested=10.0, ended=14.5, already=())}
+    assert costs["import_s"] == pytest.approx(0.4)
+    assert costs["device_init_s"] == pytest.approx(0.5)
+    assert costs["overhead_s"] == pytest.approx(4.5 - 3.0 - 0.4 - 0.5)
+
+
 def test_a_phase_that_comes_twice_adds_up() -> None:
     assert spans([Phase("check", 1.0), Phase("memory", 2.0), Phase("check", 4.0)], 4.5) == {"check": 1.5, "memory": 2.0}

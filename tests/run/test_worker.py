@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from bench.errors import HarnessError
 from bench.machine import find_device
-from bench.records import Protocol, Reply, Status, Trial
+from bench.machine.nvml import open_nvml
+from bench.records import Protocol, Reply, Status, Trial, canonical_json, dump
+from bench.run.builds import Builds
 from bench.run.classify import classify
 from bench.run.folders import FolderError
 from bench.run.forkserver import Ended
@@ -20,6 +26,7 @@ from bench.run.ranks import Answer
 from bench.run.supervisor import End, Outcome
 from bench.run.worker import Measured, Worker, _for_each_rank
 from tests.factories import case, measurement
+from tests.machine.fake_nvml import Gpu, make
 from tests.run.laboratory import QUICK, Laboratory
 
 
@@ -91,6 +98,74 @@ def test_ranks_share_the_memory_of_their_trial() -> None:
     assert two is not None
     assert four is not None
     assert 1.5 < two / four < 2.5
+
+
+UNBUILT = """
+from bench.declare import implementation
+
+@implementation(workload="attention", devices=["cpu"], dtypes=["fp32"], builds=["an_operator"])
+def unbuilt(spec):
+    raise RuntimeError("never comes to this")
+"""
+
+
+def test_the_row_of_the_trial_before_waits_for_no_compiler_and_for_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them may take minutes, in which a power cut would cost a row that was measured."""
+    order: list[str] = []
+
+    def noted(what: str, answer: object = None) -> Callable[..., Any]:
+        return lambda *_arguments, **_named: order.append(what) or answer
+
+    def of(subject: str, device: str = "cpu") -> list[str]:
+        order.clear()
+        trial = Trial(case(subject, device=device), index=0, block=0, position=0)
+        assert worker.measure(trial, Protocol(), 1, noted("the row")) is None
+        return order
+
+    (tmp_path / "unbuilt.py").write_text(UNBUILT)
+    plugins = (str(tmp_path / "unbuilt.py"),)
+    worker = Worker(tmp_path, find_device("cpu"), threads=1, plugins=plugins, stop=lambda: False, notice=lambda _text: None)
+    monkeypatch.setattr(Builds, "_build", noted("a compiler"))
+    monkeypatch.setattr("bench.run.worker.watch", noted("a fork", Outcome(End.INTERRUPT, Ended(-15), 0.0, 1.0)))
+    server = SimpleNamespace(close=noted("a server's end"))
+    monkeypatch.setattr(Worker, "_started", noted("a server", server))
+    assert of("eager") == ["the row", "a server", "a fork"]
+    assert of("eager") == ["a fork"], "a trial that is forked at once keeps no row waiting"
+    assert of("unbuilt") == ["the row", "a compiler", "a fork"]
+    assert of("unbuilt") == ["a fork"]
+    assert of("eager", "cpu-interpreter") == ["the row", "a server's end", "a server", "a fork"]
+
+
+def test_in_a_container_a_context_that_a_package_makes_at_its_import_is_no_strangers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVML's pids are the host's there: only who computed before the trial was forked is surely another."""
+    for module in ("bench.run.worker", "bench.machine.conditions", "bench.machine.gpu_readings"):
+        monkeypatch.setattr(f"{module}.host_pids", lambda: False)
+    gpu = Gpu("GPU-a", processes=[999_999_998])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", make([gpu]))
+    monkeypatch.setattr(Worker, "start", lambda *_: object())
+
+    def watch(_server: object, directory: Path, *, once_begun: Callable[[], None], **_named: object) -> Outcome:
+        gpu.processes.append(999_999_999)
+        once_begun()
+        (directory / "phases.jsonl").write_text('{"phase": "handover", "t": 0.0}\n')
+        (directory / "reply.json").write_text(canonical_json(dump(Reply(Status.OK))))
+        return Outcome(End.BY_ITSELF, Ended(0), 0.0, 1.0)
+
+    monkeypatch.setattr("bench.run.worker.watch", watch)
+    open_nvml.cache_clear()
+    try:
+        worker = Worker(tmp_path, find_device("cuda"), threads=1, plugins=(), stop=lambda: False, notice=lambda _text: None)
+        measured = worker.measure(TRIAL, Protocol(), 1)
+    finally:
+        open_nvml.cache_clear()
+    assert measured is not None
+    assert measured.conditions["compute_processes_most"] == 2
+    assert measured.conditions["other_compute_processes"] == ["unknown"]
 
 
 def test_a_folder_that_takes_no_more_is_an_error_that_names_it(worker: Worker, tmp_path: Path) -> None:

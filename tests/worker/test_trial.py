@@ -16,6 +16,7 @@ import torch
 from bench.declare import Workload
 from bench.errors import HarnessError
 from bench.records import Pass, Protocol, Request, Status, dump
+from bench.run.execute import SETTLES
 from bench.run.forkserver import server_environment
 from bench.worker import trial
 from bench.worker.device_cpu import CpuSide
@@ -368,10 +369,12 @@ def test_a_trial_imports_and_then_waits_at_its_gate_before_it_takes_the_device(t
     with (tmp_path / GATE_FILE).open("w") as gate:
         fcntl.flock(gate, fcntl.LOCK_EX)
         trial.start()
-        while not (tmp_path / "phases.jsonl").exists() or "import" not in phases(tmp_path):
+        late = time.monotonic() + 60
+        while not (tmp_path / "phases.jsonl").exists() or "gate" not in phases(tmp_path):
+            assert time.monotonic() < late
             time.sleep(0.01)
         time.sleep(0.2)
-        assert phases(tmp_path)[-1] == "import"
+        assert phases(tmp_path)[-2:] == ["import", "gate"]
     trial.join()
     assert replies[0].status is Status.OK, replies[0].reason
 
@@ -382,6 +385,22 @@ def test_where_there_is_no_gpu_driver_a_trial_says_so(tmp_path: Path) -> None:
     reply = answer(tmp_path, attention("eager", device="cuda", timer="events"))
     assert (reply.status, reply.phase) == (Status.UNAVAILABLE, "device_init")
     assert "torch does not see a CUDA device" in str(reply.reason)
+
+
+def test_a_gpu_that_is_there_and_that_cuda_cannot_start_now_is_a_failure_of_this_trial_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fabric manager that still starts, say: the next trial may find it ready."""
+
+    def not_yet() -> None:
+        raise RuntimeError("CUDA error: system not yet initialized")
+
+    monkeypatch.setattr("torch.cuda.init", not_yet)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    reply = answer(tmp_path, attention("eager", device="cuda", timer="events"))
+    assert (reply.status, reply.phase) == (Status.FAILED, "device_init")
+    assert reply.status not in SETTLES
+    assert "system not yet initialized" in str(reply.reason)
 
 
 def test_more_ranks_than_gpus_are_refused_as_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
