@@ -21,6 +21,8 @@ from bench.worker.refusals import DisagreesError
 
 TOLERATED = 1.25
 """Busy processors for each thread: an interpreter's own threads may look after themselves now and then."""
+LEAST_EXCESS_S = 0.05
+"""Of processors' time beyond that of the threads: a kernel charges it by ticks of up to 10 ms, some of them later than they were used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,11 @@ class ProcessorTime:
     def since(self, earlier: Self) -> Self:
         return type(self)(self.busy_s - earlier.busy_s, self.wall_s - earlier.wall_s)
 
+    def exceeds(self, threads: int) -> bool:
+        """Whether so many threads cannot have taken it."""
+        theirs = threads * self.wall_s
+        return self.busy_s > TOLERATED * theirs and self.busy_s - theirs > LEAST_EXCESS_S
+
 
 def demand_threads(request: Request, spent: ProcessorTime | None = None) -> None:
     """Raises DisagreesError where the subject computed with another number of threads. `spent`: while samples were taken, by it alone."""
@@ -47,6 +54,6 @@ def demand_threads(request: Request, spent: ProcessorTime | None = None) -> None
         raise DisagreesError(
             f"it computed with {found} thread{'s' if found > 1 else ''}, {given}: leave torch's number as it is set"
         )
-    if spent is not None and spent.busy_s > TOLERATED * request.threads * spent.wall_s:
+    if spent is not None and spent.exceeds(request.threads):
         busy = spent.busy_s / spent.wall_s
         raise DisagreesError(f"it kept {busy:.1f} processors busy while samples were taken, with threads of its own; {given}")

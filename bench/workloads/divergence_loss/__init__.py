@@ -101,9 +101,9 @@ class DivergenceLoss(Workload):
         with torch.no_grad():
             for name, tensor in inputs.items():
                 fill_normal(tensor, generator)
-                for rows in tensor.split(max(1, SLICE_ELEMENTS // spec.vocab_size)):
+                for rows in tensor.split(max(1, min(spec.tokens // 16, SLICE_ELEMENTS // spec.vocab_size))):
                     logs = rows.float().log_softmax(-1)
-                    rows.copy_(logs.exp() if name == "teacher" and spec.divergence == "kl" else logs)
+                    rows.copy_(logs.exp_() if name == "teacher" and spec.divergence == "kl" else logs)
 
     def bind(self, spec: DivergenceSpec, built: Mapping[str, Any], parameters: Mapping[str, torch.Tensor]) -> Bound:
         loss = built["divergence_loss"]
