@@ -128,7 +128,7 @@ def execute(
             progress(Progress(text, 0, len(plan.trials), plan.estimated_s))
 
         def late() -> bool:
-            return options.budget_s is not None and clock() - began > options.budget_s
+            return options.over_budget(clock() - began)
 
         wait = options.wait_for_lock
         # The run first, then the device, in every process: so no two wait for each other.

@@ -221,7 +221,7 @@ def _measure(
             progress(Progress(text, 0, run.planned_trials, 0.0))
 
         def late() -> bool:
-            return options.budget_s is not None and time.monotonic() - began > options.budget_s
+            return options.over_budget(time.monotonic() - began)
 
         lock = run_lock(run.id, command=run_command(options), wait=options.wait_for_lock, waiting=remark, stop=stop, late=late)
         with lock as ours:

@@ -58,6 +58,10 @@ class RunOptions:
         if self.budget_s is not None and self.budget_s <= 0:
             raise SuiteError([Problem("must be longer than nothing", key="--budget")])
 
+    def over_budget(self, spent_s: float) -> bool:
+        """Whether there was a budget, and so much time is more than it."""
+        return self.budget_s is not None and spent_s > self.budget_s
+
     def to_data(self) -> dict[str, Json]:
         """JSON-ready data for `Run.options`."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}

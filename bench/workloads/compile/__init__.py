@@ -8,8 +8,8 @@ A checkpoint is traced with what it wraps: torch supports that order in full, an
 compilation and, for a whole model, of transformers' Trainer. A checkpoint around compiled code calls it again while the backward runs, on a
 GPU in a thread of autograd's. Whatever guard does not hold any more there makes another graph, which saves other tensors than the first
 did: a CheckpointError. (pytorch issues 143176 and 166926.) A checkpoint stays around compiled code where hooks are in the way, which are
-not traced: its own, that move its input to the host, or those of a sharding that fetches a layer's weights. Traced with the
-checkpoint, one of them would leave the whole layer eager.
+not traced: its own, that move its input to the host, or those of a sharding that fetches a layer's weights. To trace it would be in
+vain there. Every layer is compiled below its checkpoint as well, and is inlined where the checkpoint is traced.
 """
 
 from __future__ import annotations
