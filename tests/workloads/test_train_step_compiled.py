@@ -21,7 +21,8 @@ from bench.workloads.train_step._witness import proofs
 from tests.workloads.training import losses, step_of, training
 
 CHECKPOINTING = ("none", "full", "every_second", "selective")
-QUIET = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # torch's own, when it first compiles
+# Torch's own, when it first compiles; of all tests here, since any of them may be the one that makes what they share.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,6 @@ def compiled(without_inductor: None) -> dict[str, Seen]:
     return {name: seen({"attention": "sdpa_flash", "compile": "layer", "checkpointing": name}) for name in CHECKPOINTING}
 
 
-@QUIET
 @pytest.mark.parametrize("checkpointing", CHECKPOINTING)
 def test_compiled_layers_learn_the_same_with_every_checkpoint(compiled: dict[str, Seen], checkpointing: str) -> None:
     plain = losses(step_of(training()), 2)
@@ -96,7 +96,6 @@ def test_layers_that_are_alike_share_one_graph_with_their_checkpoint_in_it(
     assert compiled[checkpointing].graphs == graphs
 
 
-@QUIET
 def test_a_checkpoint_with_hooks_stays_around_the_compiled_layer(
     without_inductor: None, compiled: dict[str, Seen], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +105,6 @@ def test_a_checkpoint_with_hooks_stays_around_the_compiled_layer(
     assert (offloaded.unproved, offloaded.graphs) == ({}, 1)
 
 
-@QUIET
 def test_a_mask_is_there_before_layers_are_traced_so_that_what_runs_again_is_the_same_graph(
     without_inductor: None, compiled: dict[str, Seen]
 ) -> None:
@@ -116,7 +114,6 @@ def test_a_mask_is_there_before_layers_are_traced_so_that_what_runs_again_is_the
 
 
 @pytest.mark.slow
-@QUIET
 def test_what_inductor_makes_of_a_checkpointed_layer_learns_the_same_in_16_bits() -> None:
     plain = losses(step_of(training("bf16_pure")), 2)
     found = seen({"attention": "sdpa_flash", "compile": "layer", "checkpointing": "full"}, "bf16_pure")
@@ -136,7 +133,6 @@ def test_a_layer_whose_weights_hooks_fetch_is_compiled_below_its_checkpoint(shar
         assert hasattr(one._gradient_checkpointing_func, "_torchdynamo_orig_callable") is not below
 
 
-@QUIET
 def test_a_layer_with_a_call_that_cannot_be_traced_is_compiled_around_it(
     without_inductor: None, compiled: dict[str, Seen], monkeypatch: pytest.MonkeyPatch
 ) -> None:
