@@ -43,6 +43,7 @@ NOT_SEEN = {
     "linear": {"int4_weight_only_ao"},  # needs a package that was not there
     "linear_cross_entropy": {"torch_native"},  # needs a newer torch
     "optimizer": {"adamw_cpu_deepspeed", "adamw_fused_deepspeed"},  # they compile operators first
+    "preference_loss": {"liger_chunked_eager"},
 }
 
 

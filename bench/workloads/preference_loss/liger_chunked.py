@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bench.declare import Unavailable, implementation
-from bench.workloads.cross_entropy._labels import IGNORED
-from bench.workloads.preference_loss import DPO_BETA, GRPO_BETA, ORPO_LAMBDA, SIMPO_BETA, SIMPO_GAMMA, PreferenceSpec
+from bench.declare import Unsupported, implementation
+from bench.workloads.preference_loss import PreferenceSpec
+from bench.workloads.preference_loss._liger import chunked
 
 if TYPE_CHECKING:
     import torch
@@ -28,32 +28,21 @@ if TYPE_CHECKING:
 )
 def liger_chunked(spec: PreferenceSpec) -> Any:
     """`liger_kernel.chunked_loss` with one pair a chunk, compiled, as it comes; the published formula of each loss."""
-    import liger_kernel.chunked_loss as chunked_loss
+    compute = chunked(spec, compiled=True)
 
-    try:
-        modules = {
-            "dpo": lambda: chunked_loss.LigerFusedLinearDPOLoss(ignore_index=IGNORED, beta=DPO_BETA),
-            "orpo": lambda: chunked_loss.LigerFusedLinearORPOLoss(ignore_index=IGNORED, beta=ORPO_LAMBDA),
-            "simpo": lambda: chunked_loss.LigerFusedLinearSimPOLoss(
-                ignore_index=IGNORED, beta=SIMPO_BETA, gamma=SIMPO_GAMMA, compute_nll_loss=False
-            ),
-            "grpo": lambda: chunked_loss.LigerFusedLinearGRPOLoss(beta=GRPO_BETA, loss_type="grpo"),
-        }
-        module = modules[spec.loss]()
-    except AttributeError as error:
-        raise Unavailable(f"this liger-kernel has its losses elsewhere: {error}") from error
+    def compute_or_refuse(*inputs: torch.Tensor) -> torch.Tensor:
+        try:
+            loss: torch.Tensor = compute(*inputs)
+        except AssertionError as error:
+            if "sources must not be empty" not in str(error):
+                raise
+            # torch 2.11 on the lengths that Liger lets vary in its grpo loss; 2.13 compiles it.
+            import torch
 
-    def dpo(hidden: Any, weight: Any, labels: Any, reference_hidden: Any, reference_weight: Any) -> torch.Tensor:
-        loss: torch.Tensor = module(weight, hidden, labels, ref_input=reference_hidden, ref_weight=reference_weight)[0]
+            raise Unsupported(
+                f"torch {torch.__version__} cannot compile Liger's {spec.loss} loss ({error}): build it with compiled=False, "
+                "which is measured as liger_chunked_eager, or use torch 2.13"
+            ) from error
         return loss
 
-    def of_pairs(hidden: Any, weight: Any, labels: Any) -> torch.Tensor:
-        loss: torch.Tensor = module(weight, hidden, labels)[0]
-        return loss
-
-    def grpo(hidden: Any, weight: Any, labels: torch.Tensor, advantages: Any, reference_logp: Any) -> torch.Tensor:
-        answer = labels != IGNORED
-        loss: torch.Tensor = module(hidden, weight, labels.clamp(min=0), answer, advantages, ref_per_token_logps=reference_logp)[0]
-        return loss
-
-    return {"dpo": dpo, "grpo": grpo}.get(spec.loss, of_pairs)
+    return compute_or_refuse
