@@ -1,4 +1,4 @@
-"""Text of others made harmless where a terminal may show it. Low in the house: the report's Markdown needs it as the command line does."""
+"""Text of others made harmless for a terminal and for Markdown. Low in the house: the report needs it as the command line does."""
 
 from __future__ import annotations
 
@@ -15,3 +15,11 @@ def plain(text: str, *, lines: bool = False) -> str:
     """
     kept = "\n\t" if lines else ""
     return "".join(char if char in kept or unicodedata.category(char) not in STEERING else f"\\x{ord(char):02x}" for char in text)
+
+
+def markdown_cell(text: str) -> str:
+    """`text` on one line, which can neither end a table's cell nor become markup."""
+    flat = plain(" ".join(text.split()))
+    for character in "\\`*_[]|#~":
+        flat = flat.replace(character, "\\" + character)
+    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -7,7 +7,7 @@ import dataclasses
 import click
 
 from bench.cli.fitting import NARROWEST, folded, terminal_columns
-from bench.cli.options import database_option, json_option
+from bench.cli.options import database_option, device_option, json_option
 from bench.cli.terminal import counted, note, say, say_json
 from bench.plaintext import plain
 
@@ -16,13 +16,7 @@ CONTINUED = " " * 10
 
 
 @click.command()
-@click.option(
-    "--device",
-    metavar="D",
-    default="auto",
-    show_default=True,
-    help="auto, cuda, cuda:N or cpu; auto is the first GPU, else the CPU.",
-)
+@device_option
 @database_option
 @json_option
 def doctor(device: str, database: str, as_json: bool) -> int:

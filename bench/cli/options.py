@@ -105,6 +105,13 @@ def plugin_option(function: F) -> F:
     )(function)
 
 
+device_option = click.option(
+    "--device",
+    metavar="D",
+    default="auto",
+    show_default=True,
+    help="auto, cuda, cuda:N or cpu; auto is the first GPU, else the CPU.",
+)
 no_wait_option = click.option("--no-wait", is_flag=True, help="Fail where another run holds the device, instead of waiting for it.")
 pairs_option = click.option(
     "--pairs",

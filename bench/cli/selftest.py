@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.fitting import folded_table, terminal_columns
-from bench.cli.options import database_option, json_option
+from bench.cli.options import database_option, device_option, json_option
 from bench.cli.terminal import note, say, say_json
 from bench.plaintext import plain
 
@@ -63,13 +63,7 @@ def _data(report: Report) -> dict[str, Any]:
 
 
 @click.command()
-@click.option(
-    "--device",
-    metavar="D",
-    default="auto",
-    show_default=True,
-    help="auto, cuda, cuda:N or cpu; auto is the first GPU, else the CPU.",
-)
+@device_option
 @click.option("--no-wait", is_flag=True, help="Fail where a run holds the device, instead of waiting for it.")
 @click.option(
     "--aa",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bench.cli.terminal import table
-from bench.plaintext import plain
+from bench.plaintext import markdown_cell, plain
 from bench.records import FIXED_AXES, Case, Scalar
 
 if TYPE_CHECKING:
@@ -114,7 +114,9 @@ def side_line(evidence: Evidence) -> str:
 
 
 def _fact(difference: Difference) -> str:
-    sides = (", ".join(map(str, values)) or "not known" for values in (difference.first, difference.second))
+    from bench.judge.environment_diff import values_words
+
+    sides = (values_words(values) for values in (difference.first, difference.second))
     return f"{'hardware' if difference.hard else 'environment'}: {difference.name}: {' → '.join(sides)}"
 
 
@@ -253,16 +255,16 @@ def as_markdown(comparison: Comparison, answer: Answer, *, everything: bool) -> 
     """At most 60 KB, for the summary of a CI step: the answer first, the table folded where it is long."""
     rows, hidden = _shown(comparison, everything=everything)
     name = row_namer(verdict.series.case for verdict in comparison.verdicts)
-    head = [f"## {_cell(answer.headline)}", "", f"{_cell(answer.why)}.", ""]
-    head += [f"- first: {_cell(side_line(comparison.first))}", f"- second: {_cell(side_line(comparison.second))}"]
+    head = [f"## {markdown_cell(answer.headline)}", "", f"{markdown_cell(answer.why)}.", ""]
+    head += [f"- first: {markdown_cell(side_line(comparison.first))}", f"- second: {markdown_cell(side_line(comparison.second))}"]
     remarks = (
         *_preface(comparison),
         *_totals(comparison),
         *([hidden] if hidden else []),
         *waiting_lines(comparison, everything=everything),
     )
-    head += [f"- {_cell(line)}" for line in remarks]
-    lines = [f"| {' | '.join(map(_cell, _cells(verdict, name(verdict.series.case))))} |" for verdict in rows]
+    head += [f"- {markdown_cell(line)}" for line in remarks]
+    lines = [f"| {' | '.join(map(markdown_cell, _cells(verdict, name(verdict.series.case))))} |" for verdict in rows]
     start = [f"| {' | '.join(HEADS)} |", "|" + " --- |" * len(HEADS)] if lines else []
     kept: list[str] = []
     left = MARKDOWN_BYTES - sum(len(line.encode()) + 1 for line in (*head, *start)) - 200
@@ -272,17 +274,11 @@ def as_markdown(comparison: Comparison, answer: Answer, *, everything: bool) -> 
             break
         kept.append(line)
     cut = [f"\n{len(lines) - len(kept)} rows more do not fit here."] if len(kept) < len(lines) else []
-    alarms = [f"- {_cell(line)}" if line.startswith("  ") else f"\n{_cell(line)}\n" for line in _alarms(rows, name, left)]
+    alarms = [
+        f"- {markdown_cell(line)}" if line.startswith("  ") else f"\n{markdown_cell(line)}\n" for line in _alarms(rows, name, left)
+    ]
     fold = (["<details><summary>Rows</summary>", ""], ["", "</details>"]) if len(kept) > 30 else ([], [])
     return "\n".join([*head, "", *fold[0], *start, *kept, *cut, *fold[1], *alarms]) + "\n"
-
-
-def _cell(text: str) -> str:
-    """Text that can neither end a cell nor become markup."""
-    flat = plain(" ".join(text.split()))
-    for character in "\\`*_[]|#~":
-        flat = flat.replace(character, "\\" + character)
-    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def counts_by_word(verdicts: Sequence[Verdict]) -> Mapping[str, int]:

@@ -25,8 +25,8 @@ from bench.judge.thresholds import CONFIDENCE, ERROR_SHARE, FEWEST, MOST_TRIALS,
 from bench.judge.verdict import Series, Verdict, Word
 from bench.records import Result, RevisionItem, Run, Status
 from bench.run.bisecting import Found, Side, commit_line, commits, first_bad, full_commit, releases
-from bench.run.execute import Progress, silent
 from bench.run.in_turn import InTurn, VersionFailed, in_turn
+from bench.run.progress import Progress, silent
 from bench.run.versions import CannotRebuild, Version, at_commit, at_release, current, rebuilt
 from bench.stats import median
 

@@ -20,6 +20,7 @@ from bench.judge.shared_gpu import Beside, beside_of, why_no_time
 from bench.judge.thresholds import RULES, TIME
 from bench.metrics import METRICS
 from bench.records import Scalar, Status
+from bench.suite.filters import spelled
 
 BYTES_ALONE = 0.005
 """By how much bytes that no rule judges are taken to vary between processes."""
@@ -81,14 +82,10 @@ def measuring_command(by: Measured) -> str:
     for axis in dict.fromkeys(axis for where in places for axis in where):
         values = [where[axis] for where in places if axis in where]
         if axis == "device":
-            words += ["--device", _spelled(values[0])]
+            words += ["--device", spelled(values[0])]
         elif axis != by.along:
-            words += ["--filter", f"{axis}={','.join(dict.fromkeys(_spelled(value) for value in values))}"]
+            words += ["--filter", f"{axis}={','.join(dict.fromkeys(spelled(value) for value in values))}"]
     return shlex.join(words)
-
-
-def _spelled(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _newest_whole(claim: Claim, sides: Sequence[Sequence[Row]]) -> list[list[Row]] | None:
@@ -140,7 +137,7 @@ def _absence(by: Measured, sides: Sequence[Sequence[Row]], rows: Sequence[Row]) 
 
 
 def _place(where: Mapping[str, Scalar]) -> str:
-    return ", ".join(f"{axis}={_spelled(value)}" for axis, value in where.items()) or "any place"
+    return ", ".join(f"{axis}={spelled(value)}" for axis, value in where.items()) or "any place"
 
 
 def _no_number(claim: Claim, by: Measured) -> str:

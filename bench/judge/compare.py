@@ -7,7 +7,6 @@ Canaries are judged apart, since they say whether the machine has moved.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from bench.judge.totals import MassShift, Total, mass_shift, totals
 from bench.judge.values import ByGpu, Noise, Reading, Sides, flat, read, scatter_band
 from bench.judge.verdict import Kind, Series, SideReading, Verdict, Waiting, Word
 from bench.records import Case, Run, RunState, Status, fingerprint
+from bench.run.commands import with_trials
 from bench.stats import median
 
 STATUS = "status"
@@ -32,8 +32,6 @@ STATUS = "status"
 
 Key = tuple[str, str]
 """Case key and arm."""
-
-_TRIALS = re.compile(r"--trials \d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +337,7 @@ def _settled(work: _Work, *, chosen: bool) -> tuple[Verdict, ...]:
 def _verdict(entry: _Pending, reading: Reading, p_adjusted: float | None) -> Verdict:
     settle = None
     if reading.enough_trials is not None and reading.word in (Word.AMBIGUOUS, Word.INSUFFICIENT):
-        settle = _with_trials(entry.command, reading.enough_trials)
+        settle = with_trials(entry.command, reading.enough_trials)
     elif reading.word is Word.AMBIGUOUS:
         settle = entry.command
     return Verdict(
@@ -349,11 +347,6 @@ def _verdict(entry: _Pending, reading: Reading, p_adjusted: float | None) -> Ver
         reading.ratio, reading.threshold, reading.p, p_adjusted, reading.effect, reading.smallest_detectable, reading.cycles,
         notes=(*entry.notes, *reading.notes), settle=settle,
     )  # fmt: skip
-
-
-def _with_trials(command: str, trials: int) -> str:
-    wanted = f"--trials {trials}"
-    return _TRIALS.sub(wanted, command) if _TRIALS.search(command) else f"{command} {wanted}"
 
 
 _RANK = (

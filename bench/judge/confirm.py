@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from bench.judge.compare import Comparison, compare
 from bench.judge.decided import decided, provisional, verdict_of
-from bench.judge.environment_diff import differences, environments_of, gpus
+from bench.judge.environment_diff import differences, environments_of, gpus, values_words
 from bench.judge.evidence import Evidence, load_evidence
 from bench.judge.news import of_moved_machine
 from bench.judge.place import CannotConfirm, Place, place_of
@@ -28,10 +28,10 @@ from bench.judge.sides import CONFIRM
 from bench.judge.thresholds import FEWEST, MOST_TRIALS
 from bench.judge.totals import mass_shift, totals
 from bench.judge.verdict import Kind, Verdict, Word
-from bench.records import RevisionItem, Run, Scalar
-from bench.run.execute import Progress, silent
+from bench.records import RevisionItem, Run
 from bench.run.in_turn import InTurn, VersionFailed, in_turn
 from bench.run.locks import StillHeldError
+from bench.run.progress import Progress, silent
 from bench.run.versions import CannotRebuild, Version, current, rebuilt, with_packages
 
 if TYPE_CHECKING:
@@ -233,13 +233,9 @@ def _verdicts(store: Store, run_id: str, case_key: str) -> list[Verdict]:
     return list(compare(*arms_as_sides(evidence, GOOD, NEW), chosen=True).verdicts)
 
 
-def _told(values: Sequence[Scalar]) -> str:
-    return ", ".join(map(str, values)) or "not known"
-
-
 def _merged(comparison: Comparison, again: dict[str, Verdict]) -> Comparison:
     looked_at = [(verdict, again[verdict.series.key]) for verdict in comparison.verdicts if verdict.series.key in again]
-    facts = [f"{fact.name} {_told(fact.first)} → {_told(fact.second)}" for fact in comparison.environment]
+    facts = [f"{fact.name} {values_words(fact.first)} → {values_words(fact.second)}" for fact in comparison.environment]
     screened = sum(verdict.screening in (Sight.SUSPECT, Sight.CLEAR) for verdict in comparison.verdicts)
     elsewhere = of_moved_machine(looked_at, screened, comparison.first.runs, facts)
     if elsewhere is not None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from bench.errors import BenchError
 from bench.judge.compare import Comparison
-from bench.judge.environment_diff import differences, environments_of
+from bench.judge.environment_diff import differences, environments_of, values_words
 from bench.judge.screen import Sight
 from bench.judge.verdict import Alarm, Kind, Verdict, Word
 from bench.machine.revision import UnderTest, commits_between, things_under_test
-from bench.records import RevisionItem, Run, Scalar, Status
+from bench.records import RevisionItem, Run, Status
 from bench.run import RunOptions
 
 MOST_COMMITS = 5
@@ -68,7 +68,7 @@ def _alarm(verdict: Verdict, good: Run, comparison: Comparison, here: Sequence[U
     before = [row for row in comparison.first.trials if row.case_key == key and row.run_id == good.id]
     own = [row for row in comparison.second.trials if row.case_key == key]
     changed = differences(environments_of(comparison.first, before), environments_of(comparison.second, own))
-    facts = [f"{fact.name}: {_values(fact.first)} → {_values(fact.second)}" for fact in changed]
+    facts = [f"{fact.name}: {values_words(fact.first)} → {values_words(fact.second)}" for fact in changed]
     more = [f"and {len(facts) - MOST_FACTS} facts more"] if len(facts) > MOST_FACTS else []
     return Alarm(
         good.started_at,
@@ -84,10 +84,6 @@ def _alarm(verdict: Verdict, good: Run, comparison: Comparison, here: Sequence[U
 def _differs(verdict: Verdict) -> bool:
     """Whether there is something to look through: not where the last good version, measured again, does not run either."""
     return verdict.confirmed_in is None or verdict.kind is not Kind.STATUS or str(Status.OK) in verdict.first.outcome.split()
-
-
-def _values(values: Sequence[Scalar]) -> str:
-    return ", ".join(map(str, values)) or "not known"
 
 
 def _spelled(item: RevisionItem | None) -> str:

@@ -20,6 +20,11 @@ class Difference:
     second: tuple[Scalar, ...]
 
 
+def values_words(values: Iterable[Scalar]) -> str:
+    """What one side has of a fact."""
+    return ", ".join(map(str, values)) or "not known"
+
+
 def differences(first: Iterable[Environment], second: Iterable[Environment]) -> tuple[Difference, ...]:
     """The facts that differ, hard ones first, by name."""
     sides = [list(environments) for environments in (first, second)]

@@ -195,12 +195,4 @@ def demand_axes(cases: Sequence[Case], filters: Sequence[Filter]) -> None:
 
 def holds(case: Case, filters: Sequence[Filter]) -> bool:
     """Whether every filter holds for a case."""
-    return all(_holds(case, wanted) for wanted in filters)
-
-
-def _holds(case: Case, wanted: Filter) -> bool:
-    try:
-        value = case.axis_value(wanted.axis)
-    except KeyError:
-        return False
-    return (str(value).lower() if isinstance(value, bool) else str(value)) in wanted.values
+    return all(wanted.holds(case) for wanted in filters)

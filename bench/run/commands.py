@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bench.machine import scrub
-from bench.records import Case, Scalar
+from bench.records import Case
 from bench.run.options import RunOptions
 
 if TYPE_CHECKING:
     from bench.suite import Suite
+
+_TRIALS = re.compile(r"--trials \d+")
 
 
 def run_command(options: RunOptions) -> str:
@@ -45,12 +48,19 @@ def case_command(case: Case, suite: Suite, options: RunOptions, *, trials: int, 
     return scrub(shlex.join(words if seed is None else [*words, "--seed", str(seed)]))
 
 
+def with_trials(command: str, trials: int) -> str:
+    """The command that measures a row again, with another number of trials."""
+    wanted = f"--trials {trials}"
+    return _TRIALS.sub(wanted, command) if _TRIALS.search(command) else f"{command} {wanted}"
+
+
 def case_filters(case: Case, suite: Suite) -> tuple[str, ...]:
     """Filters that leave, of all cases of the suite, only this one: its subject, and its value of every axis that has several.
 
     A probe of a search is asked for by its value, so that nothing is searched.
     """
     from bench.suite.axes import axis_value
+    from bench.suite.filters import spelled
 
     axes = [*case.subject]
     # A model with a varied shape is one entry of the list and several models; a batch derived from tokens follows from seq_len.
@@ -60,11 +70,7 @@ def case_filters(case: Case, suite: Suite) -> tuple[str, ...]:
     axes += [suite.search.axis] if suite.search else []
     values = {axis: axis_value(case, axis) for axis in axes}
     # None: a window is no part of a case with another mask.
-    return tuple(f"{axis}={_filter_text(value)}" for axis, value in values.items() if value is not None)
-
-
-def _filter_text(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return tuple(f"{axis}={spelled(value)}" for axis, value in values.items() if value is not None)
 
 
 def _start(options: RunOptions) -> list[str]:

@@ -27,12 +27,13 @@ from bench.machine.nvml import visible_gpus
 from bench.records import Result, RunState, Status, utc_now
 from bench.run.canaries import canary_cases, is_canary
 from bench.run.commands import run_command
-from bench.run.execute import Progress, RunSummary, new_run, silent
+from bench.run.execute import new_run
 from bench.run.interrupt import stop_requests
 from bench.run.locks import run_lock
 from bench.run.options import RunOptions
 from bench.run.part import DATABASE_VARIABLE, ENDED, SAID
 from bench.run.plan import Plan
+from bench.run.progress import Progress, RunSummary, silent
 from bench.run.resume import TakenUp, demand_unchanged, take_up
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from bench.plan.stored import foretold_of
 from bench.processes import adopting_orphans
 from bench.records import Case, Json, Result, RevisionItem, Run, RunState, Status, Trial, dump, utc_now
 from bench.run.commands import run_command
-from bench.run.execute import Progress, silent
 from bench.run.folders import RunFolder
 from bench.run.interrupt import stop_requests
 from bench.run.limits import above_data_sheet, invalid, unthrottled
@@ -29,6 +28,7 @@ from bench.run.locks import device_lock, run_lock
 from bench.run.options import RunOptions
 from bench.run.order import trial_seed
 from bench.run.plan import protocol_of
+from bench.run.progress import Progress, silent
 from bench.run.rows import RowMaker, describe
 from bench.run.versions import Version
 from bench.run.worker import Measured, Worker

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bench.records import Case, Trial
+from bench.records import Trial
 from bench.run.canaries import is_canary
 from bench.run.plan import Plan
 
@@ -40,16 +40,8 @@ def in_turns(plan: Plan, suite: Suite, last: Mapping[str, str], priority: Sequen
         cases = {trial.case.key: trial.case for trial in block}
         if any(is_canary(case, suite.workload) for case in cases.values()):
             return 0, ""
-        first = bool(priority) and any(all(_holds(case, wanted) for wanted in priority) for case in cases.values())
+        first = bool(priority) and any(all(wanted.holds(case) for wanted in priority) for case in cases.values())
         return (1 if first else 2), min(last.get(key, "") for key in cases)
 
     ordered = sorted(plan.blocks, key=place)
     return dataclasses.replace(plan, trials=tuple(trial for block in ordered for trial in block))
-
-
-def _holds(case: Case, wanted: Filter) -> bool:
-    try:
-        value = case.axis_value(wanted.axis)
-    except KeyError:
-        return False
-    return (str(value).lower() if isinstance(value, bool) else str(value)) in wanted.values

@@ -15,8 +15,8 @@ from typing import IO, TYPE_CHECKING
 from bench.errors import BenchError, HarnessError
 from bench.processes import die_with_parent
 from bench.records import Json
-from bench.run.execute import Progress
 from bench.run.options import parse_shard
+from bench.run.progress import Progress
 from bench.run.resume import resume
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ from bench.metrics import METRICS, SHOWS_SPEED
 from bench.records import Case, Result, Status
 from bench.run.canaries import is_canary
 from bench.run.commands import case_filters
-from bench.run.execute import Progress, RunSummary, execute, silent
+from bench.run.execute import execute
 from bench.run.options import RunOptions
 from bench.run.plan import make_plan
+from bench.run.progress import Progress, RunSummary, silent
 from bench.run.resume import demand_measured_here
 from bench.run.weights import demand_weights
 from bench.stats import median

@@ -14,11 +14,12 @@ from bench.errors import DeviceError, SelectionError
 from bench.machine import Device, environment, find_device, harness_version, revision
 from bench.records import EXTERNAL, Result, Run, Trial, TrialKey
 from bench.run.canaries import canary_arm
-from bench.run.execute import Progress, RunSummary, execute, silent
+from bench.run.execute import execute
 from bench.run.options import RunOptions
 from bench.run.order import Share
 from bench.run.plan import Part, Plan, make_plan
 from bench.run.preflight import PREFLIGHT
+from bench.run.progress import Progress, RunSummary, silent
 from bench.run.search import Group, Searching
 from bench.run.weights import demand_weights
 

@@ -1,7 +1,8 @@
 """From YAML to cases: loads a suite, lays profile and settings over it, checks every name in it, and expands it."""
 
 from bench.suite.arms import Arm, Place, arms_of, label_of
-from bench.suite.expansion import Expansion, Filter, expand, parse_filters
+from bench.suite.expansion import Expansion, expand
+from bench.suite.filters import Filter, parse_filters
 from bench.suite.load import load_suite, suite_from_data
 from bench.suite.model import Search, Suite
 from bench.suite.schema import json_schema

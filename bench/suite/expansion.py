@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.catalogue import Catalogue
-from bench.catalogue.names import listed, shown
+from bench.catalogue.names import listed
 from bench.declare import Workload
 from bench.errors import Problem, SelectionError, SuiteError
 from bench.records import MEMORY_LIMIT_PARAM, Case, Pass, Scalar
@@ -33,19 +33,11 @@ from bench.suite.axes import (
 )
 from bench.suite.check import OPERATORS, collected, shape_dims
 from bench.suite.check_arms import dtype_of
+from bench.suite.filters import Filter
 from bench.suite.model import Search, Suite
-from bench.suite.overlay import split_list
 from bench.suite.sizes import parse_size
 
 MAX_CASES = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """An axis and the values of it that are wanted, as typed."""
-
-    axis: str
-    values: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +49,6 @@ class Expansion:
     filtered: int
     search: Search | None = None
     """What is searched, starting from these cases."""
-
-
-def parse_filters(texts: Sequence[str]) -> tuple[Filter, ...]:
-    """`k=v` and `k=v1,v2`: several keys must all hold, several values of one key (also in several texts) are alternatives."""
-    wanted: dict[str, list[str]] = {}
-    problems = []
-    for text in texts:
-        axis, equals, values_text = text.partition("=")
-        values = split_list(values_text)
-        if not axis.strip() or not equals or not all(values):
-            problems.append(Problem(f"write axis=value or axis=value1,value2, not {shown(text)}", "--filter"))
-            continue
-        wanted.setdefault(axis.strip(), []).extend(values)
-    if problems:
-        raise SuiteError(problems)
-    return tuple(Filter(axis, tuple(dict.fromkeys(values))) for axis, values in wanted.items())
 
 
 def expand(suite: Suite, catalogue: Catalogue, *, device: str, filters: Sequence[Filter] = ()) -> Expansion:

@@ -1,4 +1,4 @@
-"""Packs what a page shows only once its script runs: rows, what is closed, and all panels but the first; and puts it back.
+"""Packs what a page shows only once its script runs: rows, what is closed, panels and runs but the first; and puts it back.
 
 For pages that are to travel light. It is the last step over finished text, in whatever language: each part leaves an ellipsis in its place,
 and all of them lie as one deflated list right before the script, which puts them back when the page is opened. What a page says is always
@@ -20,21 +20,29 @@ from bench.store.source import MAX_DOCUMENT_BYTES, parsed
 BEGINNING = '<script type="application/zlib" id="parts">'
 PLACE = "<i class=packed>…</i>"
 NOTICE = (
+    "Rows, what is closed, panels but the first, and runs but the first below their answers are packed in this file; “…” stands where each "
+    "belongs. A browser of 2023 or later puts them back by JavaScript, and `bench report --from-file FILE` writes them openly: FILE is "
+    "this page, or the results that it was made of."
+)
+FORMER_NOTICE = (
     "Rows, what is closed, and panels but the first are packed in this file; “…” stands where each belongs. A browser of 2023 or later "
     "puts them back by JavaScript, and `bench report --from-file FILE` writes them openly: FILE is this page, or the results that it was "
     "made of."
 )
+"""Of pages of older versions, which pack less."""
 LEAST_CHARS = 200
 """A part that is shorter stays where it is."""
 _SCRIPT = "<script>"
 _MAIN = re.compile(r"<main\b[^<>]*>")
 _MAIN_END = "</main>"
-_TAG = re.compile(r"<(/?)(details|section)\b([^<>\"]*(?:\"[^\"]*\"[^<>\"]*)*)>")
+_TAG = re.compile(r"<(/?)(article|details|div|section)\b([^<>\"]*(?:\"[^\"]*\"[^<>\"]*)*)>")
 _HEAD = re.compile(r"\s*<(summary|h3)\b.*?</\1>", re.S)
 """What is seen of a part that is packed."""
 _ROWS = re.compile(r"\sclass=\"?rows\b")
 _PANEL = re.compile(r"\sclass=\"?facet\b")
 _OPEN = re.compile(r"\sopen\b")
+_BELOW = re.compile(r"\sclass=\"?(?:second|workload|environment)\b")
+"""What comes below the answers of a run."""
 _CODE = re.compile(r"`([^`]*)`")
 
 
@@ -45,7 +53,7 @@ def folded(page: str) -> str:
     head, script_tag, script = page.rpartition(_SCRIPT)
     if BEGINNING in page or PLACE in page or main is None or not main.end() <= end < len(head):
         return page
-    kept, parts, at = [page[: main.end()], _notice(page)], [], main.end()
+    kept, parts, at = [page[: main.end()], _notice(page, NOTICE)], [], main.end()
     for start, stop in _places(page, main.end(), end):
         kept += [page[at:start], PLACE]
         parts.append(page[start:stop])
@@ -75,23 +83,23 @@ def unfolded(page: str) -> str:
         raise NoPage(f"the page has {len(others)} places for packed parts, and {len(parts)} parts")
     whole = first + "".join(part + after for part, after in zip(parts, others, strict=True))
     main = _MAIN.search(whole)
-    notice = _notice(page)
-    if main is not None and whole.startswith(notice, main.end()):
-        whole = whole[: main.end()] + whole[main.end() + len(notice) :]
+    for notice in (_notice(page, words) for words in (NOTICE, FORMER_NOTICE)):
+        if main is not None and whole.startswith(notice, main.end()):
+            return whole[: main.end()] + whole[main.end() + len(notice) :]
     return whole
 
 
-def _notice(page: str) -> str:
+def _notice(page: str, words: str) -> str:
     """What is read where no script runs, in the language of the page."""
     own = language_of(page)
-    text = _CODE.sub(r"<code>\1</code>", html.escape(NOTICE if own is None else own.said(NOTICE), quote=False))
+    text = _CODE.sub(r"<code>\1</code>", html.escape(words if own is None else own.said(words), quote=False))
     return f'<noscript id="packed"><p class="warn">{text}</p></noscript>'
 
 
 def _places(page: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
     """Where each part begins and stops, outermost parts alone."""
     around: list[int | None] = []
-    panels = 0
+    panels = runs = 0
     for tag in _TAG.finditer(page, begin, end):
         closing, name, attributes = tag.groups()
         if closing:
@@ -101,7 +109,16 @@ def _places(page: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
             continue
         is_panel = name == "details" and _PANEL.search(attributes) is not None
         panels += is_panel
-        is_later = is_panel and panels > 1
-        is_part = is_later or (_ROWS.search(attributes) if name == "section" else not _OPEN.search(attributes))
-        head = _HEAD.match(page, tag.end(), end) if is_part and all(begun is None for begun in around) else None
-        around.append(None if head is None else head.end())
+        runs += name == "article"
+        start = None
+        if all(begun is None for begun in around):
+            if runs > 1 and name in ("div", "section") and _BELOW.search(attributes):
+                start = tag.end()
+            elif (
+                (is_panel and panels > 1)
+                or (name == "section" and _ROWS.search(attributes))
+                or (name == "details" and not _OPEN.search(attributes))
+            ):
+                head = _HEAD.match(page, tag.end(), end)
+                start = None if head is None else head.end()
+        around.append(start)
