@@ -63,6 +63,32 @@ def test_weights_that_lie_in_one_tensor_learn_what_each_alone_learns(
     assert len(set(together)) == 3
 
 
+def test_plain_adapters_learn_in_the_dtype_of_the_subjects_own() -> None:
+    step = small_step("fp16_pure", fills={"adaptation": "lora"}, layers=1)
+    plain = PlainStep(step.spec, NUMERICS["fp16_pure"], step.implementations["adaptation"], "adamw", step.seed, CPU)
+    batches = [make_batch(step.spec, torch.Generator().manual_seed(seed)) for seed in range(3)]
+    assert [plain(batch) for batch in batches] == pytest.approx([float(step(batch)["loss"]) for batch in batches], abs=2e-3)
+
+
+def test_the_gap_of_a_tf32_step_is_one_to_full_fp32(few_steps: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    multiplied = set()
+
+    class Seen(PlainStep):
+        def __call__(self, inputs: Any) -> float:
+            multiplied.add((self._numerics.compute, torch.get_float32_matmul_precision()))
+            return super().__call__(inputs)
+
+    monkeypatch.setattr(_learning, "PlainStep", Seen)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")  # as a trial's process has it
+    try:
+        compared(small_step("tf32"))
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert multiplied == {("tf32", "high"), ("fp32", "highest")}
+
+
 def test_an_arm_takes_over_the_curves_that_another_has_left_and_its_check_is_the_same_to_the_bit(
     few_steps: None, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -237,6 +238,7 @@ def test_noise_of_bf16_is_within_the_limit_and_a_learning_rate_too_high_is_not()
     assert check.error is not None
     assert check.limit is not None
     assert check.error > 10 * check.limit
+    assert re.search(r"; first farther off than the limit at step \d+$", str(check.detail))
     (check,), _ = compare_learning(small_step("bf16_amp"), torch.Generator().manual_seed(1))
     assert check.passed
 

@@ -10,7 +10,10 @@ import torch
 
 from bench.catalogue import load_catalogue
 from bench.catalogue.shapes import ModelShape
-from bench.declare import Unsupported
+from bench.declare import Bound, Unsupported
+from bench.records import Pass
+from bench.worker.proof import judge_all, observe
+from bench.worker.step import Step
 from bench.workloads.qat._torchao import convert, fake_quantized
 from bench.workloads.train_step import DIMS, WORKLOAD
 from bench.workloads.train_step._assemble import assemble
@@ -189,6 +192,23 @@ def test_what_cannot_go_together_is_refused_in_words(fills: dict[str, str], word
 def test_what_a_family_has_otherwise_is_refused_in_words(changes: dict[str, Any], fills: dict[str, str], words: str) -> None:
     with pytest.raises(Unsupported, match=words):
         step_of(training(fills=fills, **changes))
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
+def test_a_window_on_a_family_that_has_none_is_refused_in_words(architecture: str) -> None:
+    with pytest.raises(ValueError, match=f"{architecture} has no attention window here"):
+        WORKLOAD.spec(training(architecture=architecture, sliding_window=8))
+
+
+def test_a_familys_own_mlp_is_not_asked_for_the_kernels_of_another() -> None:
+    case = training(architecture="gemma3_text", sliding_window=8)
+    step, spec = step_of(case), WORKLOAD.spec(case)
+    seen = observe(
+        Step(Bound(step, prepare=step.prepare), make_batch(spec, torch.Generator().manual_seed(0)), {}, Pass.STEP), cuda=False
+    )
+    watched = {slot: filled for slot, filled in step.implementations.items() if slot in WORKLOAD.watched(spec)}
+    assert judge_all(watched, "cpu", seen.ops, seen.kernels).verdict == "proved"
+    assert "rms_norm" in watched
 
 
 def family_case(name: str, **changes: Any) -> Any:

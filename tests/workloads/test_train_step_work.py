@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from bench.catalogue import load_catalogue
-from bench.records import Pass
+from bench.records import Case, Pass
 from bench.workloads.checkpointing import recomputed_share
 from bench.workloads.train_step import DIMS, WORKLOAD
 from bench.workloads.train_step._architectures import windows
 from bench.workloads.train_step._data import make_batch
-from bench.workloads.train_step._flops import again_flops, attention_flops, block_weights, forward_flops, model_flops
+from bench.workloads.train_step._flops import again_flops, attention_flops, block_weights, down_flops, forward_flops, model_flops
 from bench.workloads.train_step._model import make_model
 from bench.workloads.train_step._spec import DecoderShape
 from tests.catalogue.test_shapes import PUBLISHED
@@ -50,16 +51,59 @@ def test_frozen_weights_have_no_gradient_to_compute() -> None:
     assert WORKLOAD.cost(lora, Pass.STEP).flops == frozen
 
 
-@pytest.mark.parametrize(("name", "share"), [("none", 0.0), ("selective", 0.0), ("every_second", 2 / 3), ("full", 1.0)])
-def test_the_hardware_computes_checkpointed_layers_once_more(name: str, share: float) -> None:
-    spec = WORKLOAD.spec(training(fills={"checkpointing": name}, layers=3))
-    assert recomputed_share(spec) == pytest.approx(share)
-    layers, _ = forward_flops(spec, windows(spec.shape))
-    assert again_flops(spec, windows(spec.shape), share) == pytest.approx(share * layers, abs=1)
+def counted(case: Case) -> int:
+    """FLOPs of one step, as torch's dispatcher sees them."""
+    step = step_of(case)
+    with FlopCounterMode(display=False) as counter:
+        step(make_batch(step.spec, torch.Generator().manual_seed(0)))
+    return counter.get_total_flops()
 
 
-def test_what_a_way_of_checkpointing_from_outside_computes_again_is_not_guessed() -> None:
-    assert recomputed_share(WORKLOAD.spec(training(fills={"checkpointing": "my_own"}, layers=3))) is None
+@pytest.mark.parametrize(
+    ("checkpointing", "precision", "fills", "shape"),
+    [
+        ("selective", "fp32", {}, {}),
+        ("every_second", "fp32", {}, {}),
+        ("full", "bf16_amp", {}, {}),
+        ("full", "bf16_pure", {"linear": "float8_training_tensorwise"}, {}),
+        ("full", "fp32", {"qat": "int8_dynamic"}, {}),
+        ("full", "fp32", {}, {"architecture": "gemma3_text", "sliding_window": 8}),
+    ],
+    ids=["selective", "every second", "amp", "float8", "qat", "gemma"],
+)
+def test_what_checkpointing_computes_again_is_what_torch_counts_but_for_hidden_scores(
+    checkpointing: str, precision: str, fills: dict[str, str], shape: dict[str, Any]
+) -> None:
+    if {"linear", "qat"} & set(fills):
+        pytest.importorskip("torchao")
+    case = training(precision, fills={**fills, "checkpointing": checkpointing}, layers=3, **shape)
+    spec, all_kept = WORKLOAD.spec(case), training(precision, fills=fills, layers=3, **shape)
+    share = recomputed_share(spec)
+    assert share is not None
+    of_scores = 4 * spec.shape.layers * spec.shape.heads * spec.shape.head_dim * spec.batch * spec.seq_len**2
+    hidden = of_scores - attention_flops(spec, windows(spec.shape))
+    layers = {"selective": 0.0, "every_second": 2 / 3, "full": 1.0}[checkpointing]
+    again = again_flops(spec, windows(spec.shape), share) + layers * hidden
+    assert counted(case) - counted(all_kept) == pytest.approx(again, abs=1)
+
+
+def test_a_checkpoint_ends_before_a_layers_last_product_unless_that_is_part_of_something_larger() -> None:
+    def share(**fills: str) -> float | None:
+        return recomputed_share(WORKLOAD.spec(training(fills={"checkpointing": "full", **fills})))
+
+    spec = WORKLOAD.spec(training())
+    without = 1.0 - down_flops(spec) / forward_flops(spec, windows(spec.shape))[0]
+    assert without < 0.8
+    for fills in ({}, {"compile": "layer"}, {"compile": "model", "adaptation": "lora"}, {"swiglu": "liger"}, {"sharding": "fsdp2"}):
+        assert share(**fills) == pytest.approx(without), fills
+    hooked = {"compile": "layer", "sharding": "fsdp2"}
+    for fills in ({"adaptation": "lora"}, {"linear": "nf4_bnb"}, {"swiglu": "compiled"}, {"sharding": "zero3"}, hooked):
+        assert share(**fills) == 1.0, fills
+
+
+@pytest.mark.parametrize("fills", [{"checkpointing": "my_own"}, {"checkpointing": "selective", "attention": "flash_attn4"}])
+def test_what_checkpointing_computes_again_is_not_guessed(fills: dict[str, str]) -> None:
+    assert recomputed_share(WORKLOAD.spec(training(fills=fills, layers=3))) is None
 
 
 def test_six_times_parameters_and_tokens_is_most_of_an_eight_billion_step() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bench.metrics import METRICS
@@ -113,8 +113,21 @@ def _trains_otherwise(facet: Facet, cell: CaseSummary) -> bool:
     for row in rows if own else ():
         for beside in row:
             if beside.case.params.get("model") == cell.case.params.get("model") and (other := _numerics(beside)):
-                return any(other.get(name, value) != value for name, value in own.items())
+                return _differ(own, other)
     return False
+
+
+def otherwise(cell: CaseSummary, beside: CaseSummary) -> bool:
+    """Whether one of two cases computes in other numbers than the other: by dtype, by a declared tolerance, or by what their rows say of
+    numerics and of the weights that learn."""
+    if cell.case.dtype != beside.case.dtype or cell.declares_tolerance != beside.declares_tolerance:
+        return True
+    own, other = _numerics(cell), _numerics(beside)
+    return bool(own and other) and _differ(own, other)
+
+
+def _differ(own: Mapping[str, Scalar], other: Mapping[str, Scalar]) -> bool:
+    return any(other.get(name, value) != value for name, value in own.items())
 
 
 def _numerics(cell: CaseSummary) -> dict[str, Scalar]:

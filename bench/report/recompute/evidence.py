@@ -19,7 +19,7 @@ from bench.report.numbers.formats import COUNTED_FOR_ALL, MULTIPLIES_IN, UNKNOWN
 from bench.report.numbers.summary import TOLERANCE_WORDS
 from bench.report.numbers.units import shorten
 from bench.report.trust.agreement import GRADIENTS_OF, SEED, seed_of
-from bench.report.trust.doubts import FEWEST_ON_ONE_SM, FLAGS, SCALES, SEEN_OFTEN
+from bench.report.trust.doubts import FEWEST_ON_ONE_SM, FLAGS, SCALES, SEEN_OFTEN, UNANALYSED
 
 if TYPE_CHECKING:
     from bench.store.page_data import PageChecks
@@ -56,7 +56,7 @@ def told_conditions(result: Result) -> dict[str, Json]:
         told["same_sm_share"] = 0
     if given.get(PREDICTED) is not None:
         told[PREDICTED] = _prediction(stored(given))
-    told |= {name: given[name] for name in (*SHARED, SCALES) if isinstance(given.get(name), str)}
+    told |= {name: given[name] for name in (*SHARED, SCALES, UNANALYSED) if isinstance(given.get(name), str)}
     told |= numerics_of(result)
     if isinstance(step := given.get(GRADIENTS_OF), int) and (seed := seed_of(result)) is not None:
         told |= {GRADIENTS_OF: step, SEED: seed}

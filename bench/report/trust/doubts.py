@@ -34,6 +34,8 @@ SEEN_OFTEN = 0.05
 SHOWN_UUID = 16
 SCALES = "loss_scale_history"
 """The condition that tells how dynamic loss scaling went."""
+UNANALYSED = "kernels_not_analysed"
+"""The condition that tells of which kernels torch.compile could not say what they write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,10 @@ def _flags(results: Sequence[Result]) -> list[Doubt]:
     if unstable:
         found.append(Doubt(unstable, f"of {len(results)} timed trials were not stable when warm-up ended"))
     found += [*_unfinished(results), *_scaling(results)]
+    unanalysed = sum(isinstance(result.conditions.get(UNANALYSED), str) for result in results)
+    if unanalysed:
+        text = "heard torch.compile say that it could not tell what a kernel writes: their rows say which, and what to do"
+        found.append(Doubt(unanalysed, f"of {len(results)} timed trials {text}"))
     neighbours = Counter(name for result in results for name in sorted(_neighbours(result)))
     if neighbours:
         touched = sum(bool(_neighbours(result)) for result in results)

@@ -8,6 +8,7 @@ from bench.judge.verdict import BETTER, WORSE
 from bench.report.answers.against import SYMBOLS, Against, judge, pair_of
 from bench.report.drawing.figures import case_word
 from bench.report.numbers import units
+from bench.report.numbers.findings import otherwise
 from bench.report.numbers.layout import Facet, Section
 from bench.report.numbers.summary import TIME, CaseSummary
 from bench.report.views.tables import Cell, Head, Table
@@ -88,8 +89,10 @@ def _lines(
     """Name; time, × of the one before, × of the first; the same of memory."""
     places = [place for place in range(1, len(rungs)) if before[place] is not None]
     verdicts: dict[str, dict[int, Against]] = {}
+    others = [(base := before[place]) is not None and otherwise(rungs[place][1], base) for place in places]
     for metric in (TIME, memory):
-        pairs = [pair_of(rungs[place][1], before[place], metric, other=False) for place in places]
+        beside = zip(places, others, strict=True)
+        pairs = [pair_of(rungs[place][1], before[place], metric, other=other) for place, other in beside]
         verdicts[metric] = dict(zip(places, judge(pairs), strict=True))
     lines = []
     for place, (name, cell) in enumerate(rungs):

@@ -28,7 +28,7 @@ FETCHING = ("fsdp2", "zero3")
 
 def compiled(spec: Any, modules: Callable[[Any], list[Any]]) -> Change:
     """Compiles those modules of a model where they stand, each with the checkpoint around it where it has one that can be traced."""
-    with_checkpoint = not spec.filled_with("sharding").startswith(FETCHING)
+    with_checkpoint = traces_checkpoint(spec)
 
     def compile_them(model: Any) -> Any:
         for module in modules(model):
@@ -42,6 +42,12 @@ def compiled(spec: Any, modules: Callable[[Any], list[Any]]) -> Change:
         return None if evidence.compiled_graphs else "nothing was compiled"
 
     return Change(compile_them, missing)
+
+
+def traces_checkpoint(spec: Any) -> bool:
+    """Whether checkpoints of compiled layers are traced with what they wrap: not where hooks are in the way."""
+    hooked = spec.filled_with("checkpointing") == "full_offloaded" or spec.filled_with("sharding").startswith(FETCHING)
+    return not hooked
 
 
 def is_compiled(module: Any) -> bool:

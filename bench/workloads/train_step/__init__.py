@@ -126,6 +126,8 @@ class TrainStep(Workload):
         """Found in the checks of this process, told among its findings."""
         self._curves_taken: dict[TrainStepSpec, int] = {}
         """Curves of plain PyTorch that an earlier trial had computed."""
+        self._unanalysed: dict[str, str] = {}
+        """Heard by all steps of this process, with the cause: what was traced for one serves those that are alike."""
         self._stored: Callable[[str], torch.Tensor] | None = None
         """Reads real weights by name; None where there is no folder of them."""
 
@@ -133,6 +135,9 @@ class TrainStep(Workload):
         params: Mapping[str, Any] = case.params
         if params["architecture"] == "phi3" and params["heads"] * params["head_dim"] != params["hidden_size"]:
             raise ValueError("phi3 shares its hidden size out among its heads: hidden_size must be heads * head_dim")
+        family = ARCHITECTURES.get(str(params["architecture"]))
+        if params["sliding_window"] is not None and family is not None and not family.windowed:
+            raise ValueError(f"{params['architecture']} has no attention window here: leave sliding_window out of the shape")
         if case.timer == "cuda_graph":
             raise ValueError(
                 "timer cuda_graph is not for a training step: optimizers and loss scaling count on the host; use events or wall"
@@ -167,7 +172,7 @@ class TrainStep(Workload):
         """The same workload, which takes real weights from `stored(name)`, a tensor on the CPU."""
         bound = copy.copy(self)
         bound._stored = stored
-        bound._gaps, bound._curves_taken = {}, {}
+        bound._gaps, bound._curves_taken, bound._unanalysed = {}, {}, {}
         return bound
 
     def seen_by(self, case: Case, slot: str) -> Case:
@@ -214,6 +219,7 @@ class TrainStep(Workload):
 
         seed = parameters["seed"]
         step = assemble(spec, built, int(seed), seed.device, self._stored)
+        step.unanalysed = self._unanalysed
         return Bound(
             step,
             prepare=step.prepare,
@@ -239,6 +245,7 @@ class TrainStep(Workload):
     ) -> list[Check]:
         from bench.workloads.train_step._curves import curves_of_this_run
         from bench.workloads.train_step._learning import compare_learning
+        from bench.workloads.train_step._unanalysed import in_words
 
         step: Any = bind(self.small_spec(spec)).forward
         curves = curves_of_this_run()
@@ -246,7 +253,9 @@ class TrainStep(Workload):
         if gap is not None:
             self._gaps[spec] = gap
         self._curves_taken[spec] = curves.taken
-        return checks
+        if (why := in_words(self._unanalysed, dict(spec.fills))) is None:
+            return checks
+        return [check if check.passed else dataclasses.replace(check, detail=f"{check.detail}; {why}") for check in checks]
 
     def findings(self, spec: TrainStepSpec, bound: Bound) -> Mapping[str, float]:
         """Memory of the step and its gradients at the first update; the loss's gap to fp32 where this process has checked it."""
@@ -261,22 +270,29 @@ class TrainStep(Workload):
         """The dtype of everything that is kept or computed in, as it was found.
 
         `plain_curves_taken_over`: how many of the curves that the check compares with were computed by an earlier trial of the run.
+        `kernels_not_analysed`: of which torch.compile could not tell what they write, and what to do about it.
         """
         from bench.workloads.train_step._facts import numerics_facts
+        from bench.workloads.train_step._unanalysed import FACT, in_words
 
         step: Any = bound.forward
         taken = self._curves_taken.get(spec, 0)
-        return {**numerics_facts(step), **({"plain_curves_taken_over": taken} if taken else {})}
+        why = in_words(self._unanalysed, dict(spec.fills))
+        told = {"plain_curves_taken_over": taken or None, FACT: why}
+        return {**numerics_facts(step), **{name: fact for name, fact in told.items() if fact is not None}}
 
     def watched(self, spec: TrainStepSpec) -> frozenset[str]:
         """Slots whose kernels can be told by name within a whole step: none of the model's where it is compiled.
 
-        ZeRO's stage 3 puts a product of its own in the place of torch's linear, which forgets the weight between forward and backward.
+        Where a family's own part is of another kind than the slot's, it runs none of the slot's kernels. ZeRO's stage 3 puts a product of
+        its own in the place of torch's linear, which forgets the weight between forward and backward.
         """
         if spec.filled_with("compile") != "none":
             return frozenset({"optimizer", "linear_cross_entropy"})
-        patched = {"linear", "linear_cross_entropy"} if spec.filled_with("sharding") == "zero3" else set()
-        return frozenset(slot for slot, kind in self.slots.items() if kind is not SlotKind.MODEL and slot not in patched)
+        unseen = {"linear", "linear_cross_entropy"} if spec.filled_with("sharding") == "zero3" else set()
+        if not ARCHITECTURES[spec.shape.architecture].silu:
+            unseen.add("swiglu")
+        return frozenset(slot for slot, kind in self.slots.items() if kind is not SlotKind.MODEL and slot not in unseen)
 
     def proofs(self, spec: TrainStepSpec, bound: Bound) -> Mapping[str, Proof]:
         """What the state of the step says of its slots."""

@@ -29,6 +29,12 @@ class Architecture:
     """Whether its mlp is a SwiGLU with three projections, as the slot swiglu has it."""
     other_mlp: str = ""
     """What the mlp is otherwise."""
+    silu: bool = True
+    """Whether its mlp has a SiLU at all, in however many projections."""
+    windowed: bool = False
+    """Whether its layers, or some of them, have the attention window of a shape."""
+    ends_with_norm: bool = False
+    """Whether a norm comes after the mlp, within a layer."""
 
 
 def _family(module: str, prefix: str, **special: object) -> Architecture:
@@ -40,8 +46,8 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
         "llama": _family("llama", "Llama"),
         "qwen2": _family("qwen2", "Qwen2"),
         "qwen3": _family("qwen3", "Qwen3"),
-        "mistral": _family("mistral", "Mistral"),
-        "phi3": _family("phi3", "Phi3", gated_by_silu=False, other_mlp="one projection for gate and up together"),
+        "mistral": _family("mistral", "Mistral", windowed=True),
+        "phi3": _family("phi3", "Phi3", gated_by_silu=False, other_mlp="one projection for gate and up together", windowed=True),
         "gemma3_text": Architecture(
             "gemma3",
             "Gemma3",
@@ -50,6 +56,9 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
             plain_norm=False,
             gated_by_silu=False,
             other_mlp="a GeGLU",
+            silu=False,
+            windowed=True,
+            ends_with_norm=True,
         ),
     }
 )

@@ -40,6 +40,11 @@ def forward_flops(spec: TrainStepSpec, windows: tuple[int | None, ...]) -> tuple
     return layers, 2 * spec.shape.vocab_size * spec.shape.hidden_size * spec.real_tokens
 
 
+def down_flops(spec: TrainStepSpec) -> int:
+    """Of those of the layers, FLOPs of their last products: from `intermediate_size` back to `hidden_size`."""
+    return 2 * spec.shape.layers * spec.shape.hidden_size * spec.shape.intermediate_size * spec.real_tokens
+
+
 def model_flops(spec: TrainStepSpec, windows: tuple[int | None, ...], *, frozen: bool = False) -> int:
     """FLOPs of a step; `frozen`: its weights get no gradient (under LoRA, whose own products are left out: less than 2 %)."""
     layers, head = forward_flops(spec, windows)
@@ -48,5 +53,5 @@ def model_flops(spec: TrainStepSpec, windows: tuple[int | None, ...], *, frozen:
 
 
 def again_flops(spec: TrainStepSpec, windows: tuple[int | None, ...], recomputed: float) -> int:
-    """FLOPs of the share `recomputed` of the layers' forward: 1 where each is checkpointed whole. With `model_flops` those of HFU."""
+    """FLOPs of the share `recomputed` of the layers' forward (`checkpointing.recomputed_share`). With `model_flops` those of HFU."""
     return round(recomputed * forward_flops(spec, windows)[0])

@@ -23,9 +23,10 @@ The gap to fp32 at the end of the curve is a finding (`loss_gap`), no fault: los
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bench.records import Check
@@ -98,7 +99,8 @@ def compare_learning(
 
     def plain(numerics: Numerics, shaken: int | None = None) -> list[float]:
         made = PlainStep(spec, numerics, adaptation, step.algorithm, step.seed, device, shaken=shaken)
-        return [made(batch) for batch in batches]
+        with in_full_fp32() if step.numerics.compute == "tf32" != numerics.compute else contextlib.nullcontext():
+            return [made(batch) for batch in batches]
 
     def shared(numerics: Numerics, shaken: int | None = None) -> list[float]:
         return curves.curve(repr((key, numerics, shaken)), lambda: plain(numerics, shaken))
@@ -129,6 +131,19 @@ def _compared(step: TrainingStep, losses: Sequence[float], plain: Callable[..., 
     return _curve_check(losses, alike, error, plain_error, limit), gap
 
 
+@contextlib.contextmanager
+def in_full_fp32() -> Iterator[None]:
+    """Products of fp32 in full, in a process that makes them in tf32."""
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def part_of(batch: Mapping[str, torch.Tensor], rank: int, ranks: int) -> dict[str, torch.Tensor]:
     """One rank's micro-batches of a batch for all of them; what has no sequences of its own (positions) is everybody's."""
     rows = batch["input_ids"].shape[0] // ranks
@@ -153,4 +168,7 @@ def _curve_check(losses: Sequence[float], alike: Sequence[float], error: float, 
     if not math.isfinite(limit):
         return Check("loss_curve", "small", None, None, None, False, "plain PyTorch in the same dtypes does not stay finite")
     detail = f"mean distance of {len(losses)} losses, from {losses[0]:.3f} to {losses[-1]:.3f} nats; plain PyTorch: {alike[-1]:.3f}"
+    if error > limit:
+        beyond = (index for index, pair in enumerate(zip(losses, alike, strict=True), start=1) if abs(pair[0] - pair[1]) > limit)
+        detail = f"{detail}; first farther off than the limit at step {next(beyond)}"
     return Check("loss_curve", "small", error, plain_error, limit, error <= limit, detail)

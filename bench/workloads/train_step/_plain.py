@@ -58,7 +58,9 @@ class PlainStep:
         self._learned = [weight for weight in self._model.parameters() if weight.requires_grad]
         self._shapes = [weight.shape for weight in self._learned]
         self._sizes = [weight.numel() for weight in self._learned]
-        self._kept = _joined([weight.detach().to(torch_dtype(numerics.updated)) for weight in self._learned])
+        # What is updated: the master copy, or the weights as they are. Adapters are fp32 beside frozen weights of any dtype.
+        kept = [weight.detach() for weight in self._learned]
+        self._kept = _joined([weight.to(torch_dtype(numerics.master)) for weight in kept] if numerics.master else kept)
         self._algorithm = REFERENCES[algorithm]
         self._apart = algorithm not in NUMBER_BY_NUMBER
         self._hyper = OptimizerSpec(dtype=numerics.updated, lr=spec.lr)

@@ -16,6 +16,7 @@ from bench.workloads.precision import Numerics
 from bench.workloads.train_step._driver import Driver
 from bench.workloads.train_step._spec import TrainStepSpec
 from bench.workloads.train_step._stability import FirstUpdate
+from bench.workloads.train_step._unanalysed import hearing
 
 if TYPE_CHECKING:
     import torch
@@ -59,6 +60,8 @@ class TrainingStep:
         self._modeling = modeling
         self._rotation = rotation
         self.first_update = FirstUpdate()
+        self.unanalysed: dict[str, str] = {}
+        """Kernels that torch could not analyse while it compiled the first calls, with the cause."""
         self.inputs: Mapping[str, torch.Tensor] = {}
         """Those of the last call."""
 
@@ -71,7 +74,7 @@ class TrainingStep:
 
     def phased(self, inputs: Mapping[str, torch.Tensor], begin: Callable[[str], None]) -> dict[str, torch.Tensor]:
         """The same; `begin` is told `forward`, `loss`, `backward` (each once a micro-batch) and `optimizer` when they begin."""
-        with self.running():
+        with self.running(), hearing(self.unanalysed) if self.first_update.looks else contextlib.nullcontext():
             losses = self.differentiate(inputs, begin)
             begin("optimizer")
             if self.first_update.looks:

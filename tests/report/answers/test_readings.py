@@ -103,6 +103,13 @@ def test_a_loss_scale_that_had_to_fall_is_told_and_one_that_stood_or_grew_is_not
         assert _doubts(_rows("eager", 128, [4.0, 4.0, 4.0], conditions={"loss_scale_history": history})) == ""
 
 
+def test_kernels_that_torch_could_not_analyse_are_a_doubt() -> None:
+    told = {"conditions": {"kernels_not_analysed": "torch's analysis of _rms_norm_backward_kernel failed"}}
+    assert _doubts(_rows("eager", 128, [4.0, 4.0, 4.0], **told)) == (
+        "3 of 3 timed trials heard torch.compile say that it could not tell what a kernel writes: their rows say which, and what to do"
+    )
+
+
 def test_different_hard_environments_are_told() -> None:
     other = dataclasses.replace(factories.environment(), hard={"device": "cpu", "cpu_model": "Other CPU", "threads": 1})
     assert "must not be compared" in _doubts(_rows("eager", 128, [4.0] * 3) + _rows("flex", 128, [4.0] * 3, environment=other))

@@ -167,6 +167,24 @@ def test_the_ladder_holds_each_step_against_the_one_before_and_the_first() -> No
     assert without["without flash"][1].startswith("1.33× (")
 
 
+def test_a_step_of_the_ladder_in_other_numerics_is_told_and_not_called_better() -> None:
+    run, rows = ladder_run()
+    eight_bit = [
+        dataclasses.replace(row, conditions={**row.conditions, "numerics_states": "uint8" if fused else "bf16"})
+        for row in rows
+        for fused in [row.case.subject["optimizer"] == "adamw_fused"]
+    ]
+    section = _section((run, eight_bit))
+    ladder, left_out = step_tables(section, section.facets[0], {})
+    notes = {line[0].text: (line[2].text[:7], line[2].note, line[5].note) for line in ladder.lines[1:]}
+    assert notes["+ flash"] == ("0.750× ", "▼ better", "▼ better")
+    assert notes["+ fused optimizer"] == ("0.900× ", "other numbers", "other numbers")
+    assert {line[0].text: line[2].note for line in left_out.lines[1:]} == {
+        "without flash": "▲ worse",
+        "without optimizer": "other numbers",
+    }
+
+
 def test_bars_of_a_ladder_begin_at_zero() -> None:
     section = _section(ladder_run())
     ladder = step_tables(section, section.facets[0], {})[0]
