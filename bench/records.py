@@ -160,6 +160,13 @@ class Case:
             return self.subject[axis]
         return self.params[axis]
 
+    def axis_or_none(self, axis: str) -> Scalar:
+        """`axis_value`, or None for a name that this case lacks."""
+        try:
+            return self.axis_value(axis)
+        except KeyError:
+            return None
+
 
 @dataclass(frozen=True, slots=True)
 class Protocol:

@@ -20,16 +20,14 @@ from bench.audited.parts import (
     ShardingUnit,
     Tensors,
 )
-from bench.audited.process import AUDIT_VERSION, ENDS, FEWEST_STEPS, Audited, Ended
-from bench.audited.ran import ATTENTION_KINDS, ROLES, AttentionKernel, Checkpointing, LigerPiece, ModuleClass, Precision
+from bench.audited.process import AUDIT_VERSION, FEWEST_STEPS, Audited, Ended
+from bench.audited.ran import ATTENTION_KINDS, AttentionKernel, Checkpointing, LigerPiece, ModuleClass, Precision
 from bench.audited.took import Cause, Data, Memory, Place, Steps
 
 __all__ = [
     "ATTENTION_KINDS",
     "AUDIT_VERSION",
-    "ENDS",
     "FEWEST_STEPS",
-    "ROLES",
     "Adapters",
     "AttentionKernel",
     "Audited",

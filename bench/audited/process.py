@@ -15,21 +15,15 @@ AUDIT_VERSION = 1
 FEWEST_STEPS = 8
 """Updates that a script must make for one of them to be timed undisturbed: the first ones warm up and are profiled."""
 
-ENDS = {
-    "running": "the process was still at work when it last reported: it died without a word",
-    "stopped": "the probe ended the process after the steps that it was asked for",
-    "finished": "the script came to its own end",
-    "raised": "the script raised",
-    "interrupted": "the script was interrupted",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How the process ended, as far as it could tell itself."""
 
     how: str
-    """One of `ENDS`."""
+    """`running`: at work when it last reported, so it died without a word. `stopped`: the probe ended it after the steps that it was asked
+    for. `finished`: the script came to its own end. `raised`, `interrupted`: the script did, or was.
+    """
     error_type: str | None = None
     message: str | None = None
     """First line of what it raised. It may hold secrets: take them out before it is stored."""

@@ -20,9 +20,6 @@ ATTENTION_KINDS = {
 }
 """What may compute an attention, and in words: named as the implementations of the slot `attention` where there is one."""
 
-ROLES = ("attention", "norm", "mlp", "rotary", "embedding", "head", "loss", "layer", "linear", "other")
-"""What a module does, told from its class's name and its place."""
-
 
 @dataclass(frozen=True, slots=True)
 class AttentionKernel:
@@ -48,7 +45,9 @@ class ModuleClass:
 
     class_name: str
     role: str
-    """One of `ROLES`."""
+    """What it does, told from its class's name and its place: `attention`, `norm`, `mlp`, `rotary`, `embedding`, `head`, `loss`, `layer`,
+    `linear`, `other`.
+    """
     package: str
     """The top-level package that defines the class: `torch`, `transformers`, `liger_kernel`, `bitsandbytes`, `__main__` …"""
     forward_package: str

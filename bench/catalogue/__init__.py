@@ -4,7 +4,7 @@ Nothing here imports torch or a technique's package: whether a package is instal
 """
 
 from bench.catalogue.finding import Catalogue, load_catalogue
-from bench.catalogue.installed import availability, installed_versions, missing_requirements
+from bench.catalogue.installed import availability, missing_requirements
 from bench.catalogue.names import nearest
 from bench.catalogue.outside import ENTRY_POINT_GROUP
 from bench.catalogue.shapes import ModelShape
@@ -14,7 +14,6 @@ __all__ = [
     "Catalogue",
     "ModelShape",
     "availability",
-    "installed_versions",
     "load_catalogue",
     "missing_requirements",
     "nearest",

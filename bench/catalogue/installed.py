@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 
-def installed_versions(impl: Implementation) -> dict[str, str | None]:
-    """Each required package's installed version, or None where it is absent. Packages that do not apply here are left out."""
-    return {required.name: _installed(required.name) for required in _requirements(impl)}
-
-
 def missing_requirements(impl: Implementation) -> tuple[str, ...]:
     """What has to be installed first, a sentence each; () where everything is there. From package metadata alone."""
     missing = []

@@ -23,19 +23,12 @@ def _axes(cases: Sequence[Case]) -> tuple[list[str], dict[str, Scalar]]:
     names = ["workload", *FIXED_AXES, *dict.fromkeys(name for case in cases for name in case.params)]
     differ, same = [], {}
     for name in names:
-        values = {_value(case, name) for case in cases}
+        values = {case.axis_or_none(name) for case in cases}
         if len(values) > 1:
             differ.append(name)
         else:
             same[name] = values.pop()
     return differ, same
-
-
-def _value(case: Case, axis: str) -> Scalar:
-    try:
-        return case.axis_value(axis)
-    except KeyError:
-        return None
 
 
 def _spread(value: Spread | None, unit: str) -> tuple[str, str]:
@@ -55,7 +48,7 @@ def _line(summary: CaseSummary, axes: Sequence[str], memory: str, found: Sequenc
     counted = sum(summary.counts.values())
     most = summary.counts.get(summary.status, 0)
     state = str(summary.outcome) if most == counted else ", ".join(f"{count} {status}" for status, count in summary.counts.items())
-    point = tuple("" if (value := _value(summary.case, axis)) is None else str(value) for axis in axes)
+    point = tuple("" if (value := summary.case.axis_or_none(axis)) is None else str(value) for axis in axes)
     rows = summary.counted or [result for result, _ in summary.set_aside]
     result = next(row.id for row in rows if row.status is summary.status)
     return Line(point, summary.label, state, str(counted), time, time_range, peak, tuple(beside), summary.reason or "", result)
@@ -105,7 +98,7 @@ def _order(result: Result, axes: Sequence[str]) -> tuple[tuple[int, float, str],
     """Numbers by size, words by the alphabet, so that a sweep reads upwards."""
     keys = []
     for axis in axes:
-        value = _value(result.case, axis)
+        value = result.case.axis_or_none(axis)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         keys.append((0, value, "") if isinstance(value, int | float) and number else (1, 0.0, str(value)))
     return tuple(keys)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bench.cli.terminal import table
 from bench.plaintext import markdown_cell, plain
-from bench.records import FIXED_AXES, Case, Scalar
+from bench.records import FIXED_AXES, Case
 
 if TYPE_CHECKING:
     from bench.judge.answer import Answer
@@ -34,29 +34,22 @@ def row_namer(cases: Iterable[Case]) -> Callable[[Case], str]:
     """Names a case by its subject and the axes that differ between `cases`."""
     known = {id(case): case for case in cases}.values()
     names = ("workload", *FIXED_AXES, *dict.fromkeys(name for case in known for name in case.params))
-    differ = [name for name in names if len({repr(_value(case, name)) for case in known}) > 1]
+    differ = [name for name in names if len({repr(case.axis_or_none(name)) for case in known}) > 1]
     if "model" in differ:
         # A model's dimensions follow from its name, and would fill the line.
-        models = {repr(_value(case, "model")) for case in known}
+        models = {repr(case.axis_or_none("model")) for case in known}
         differ = [
             name
             for name in differ
             if name in ("model", *FIXED_AXES)
-            or len({(repr(_value(case, "model")), repr(_value(case, name))) for case in known}) > len(models)
+            or len({(repr(case.axis_or_none("model")), repr(case.axis_or_none(name))) for case in known}) > len(models)
         ]
 
     def name(case: Case) -> str:
-        values = ((axis, _value(case, axis)) for axis in differ)
+        values = ((axis, case.axis_or_none(axis)) for axis in differ)
         return " ".join((case.subject_label, *(f"{axis}={value}" for axis, value in values if value is not None)))
 
     return name
-
-
-def _value(case: Case, axis: str) -> Scalar:
-    try:
-        return case.axis_value(axis)
-    except KeyError:
-        return None
 
 
 def _number(value: float | None, metric: str) -> str:

@@ -11,7 +11,6 @@ from bench.plan.pieces import Layer, cast, gone
 from bench.plan.spec import PlanError
 from bench.plan.tape import SAME, WORKSPACE, Made, Tensor
 
-FUSED = ("sdpa_flash", "sdpa_efficient", "sdpa_cudnn", "flash_attn2", "flash_attn4", "flex")
 PART = "attention"
 ROW_BLOCK = 128
 """FlashAttention-2's backward rounds the sequence up to it."""

@@ -15,8 +15,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-SYMBOLS = "bstVhiakdewxrC"
-
 
 @dataclass(frozen=True, slots=True)
 class Dims:

@@ -26,7 +26,7 @@ class Term:
     category: str
     size_bytes: int
     formula: str
-    """In the symbols of `dims.SYMBOLS`."""
+    """In the symbols of `dims`."""
     source: str
 
     def __post_init__(self) -> None:

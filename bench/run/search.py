@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from bench.records import Case, Result, Status, Trial
+from bench.records import Case, Status, Trial
 from bench.run.order import interleaved
 
 if TYPE_CHECKING:
@@ -146,28 +146,6 @@ def frontier(answers: Mapping[int, Status]) -> Frontier:
     oom = [value for value, status in answers.items() if status is Status.OOM]
     other = [(value, status) for value, status in answers.items() if status not in FITS and status is not Status.OOM]
     return Frontier(max(fits, default=None), min(oom, default=None), min(other, default=None))
-
-
-def frontiers(axis: str, rows: Iterable[Result]) -> list[tuple[Case, Frontier]]:
-    """What the rows of one run (without those that are excluded) say of each subject at each point, with the case of its lowest value.
-
-    `axis` is the one that the run's suite searches: `run.suite_data["search"]["axis"]`.
-    """
-    statuses: dict[str, dict[int, list[Status]]] = {}
-    lowest: dict[str, Case] = {}
-    for row in rows:
-        if not isinstance(row.case.params.get(axis), int):
-            continue  # a canary
-        value = value_of(row.case, axis)
-        key = at_value(row.case, axis, 0).key
-        statuses.setdefault(key, {}).setdefault(value, []).append(row.status)
-        if key not in lowest or value < value_of(lowest[key], axis):
-            lowest[key] = row.case
-    answers = {
-        key: {value: answer for value, found in by_value.items() if (answer := outcome(found)) is not None}
-        for key, by_value in statuses.items()
-    }
-    return [(case, frontier(answers[key])) for key, case in lowest.items()]
 
 
 def spell_frontier(search: Search, found: Frontier) -> str:

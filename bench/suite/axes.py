@@ -123,10 +123,7 @@ def axis_value(case: Case, axis: str) -> Scalar:
     if axis == MEMORY_LIMIT:
         limit = case.params.get(MEMORY_LIMIT_PARAM)
         return spell_size(limit) if isinstance(limit, int) else WHOLE
-    try:
-        return case.axis_value(axis)
-    except KeyError:
-        return None
+    return case.axis_or_none(axis)
 
 
 def sweep_axes(workload: Workload, catalogue: Catalogue) -> dict[str, Axis]:

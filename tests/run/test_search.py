@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ import pytest
 
 from bench.catalogue import load_catalogue
 from bench.machine import Device, find_device
-from bench.records import Result, RunState, Status
+from bench.records import Case, Result, RunState, Status
 from bench.run import Plan, Progress, RunOptions, RunSummary, execute, make_plan, rerun, resume
 from bench.run.resume import _go_on
-from bench.run.search import Frontier, frontier, frontiers, most_probes, next_value, outcome, spell_frontier
+from bench.run.search import Frontier, at_value, frontier, most_probes, next_value, outcome, spell_frontier
 from bench.store import Store
 from bench.suite import Search, expand, load_suite, parse_filters
 from tests.suite.many_slots import SUITE, plugin_in
@@ -128,8 +128,20 @@ def by_subject(rows: Any, slot: str = "step") -> dict[str, list[tuple[int, str]]
     return found
 
 
+def frontiers(rows: Iterable[Result]) -> list[tuple[Case, Frontier]]:
+    """What rows say of each subject at each point."""
+    found: dict[str, tuple[Case, dict[Any, list[Status]]]] = {}
+    for row in rows:
+        _, statuses = found.setdefault(at_value(row.case, "size", 0).key, (row.case, {}))
+        statuses.setdefault(row.case.params["size"], []).append(row.status)
+    return [
+        (case, frontier({size: ended for size, ends in statuses.items() if (ended := outcome(ends)) is not None}))
+        for case, statuses in found.values()
+    ]
+
+
 def largest(rows: list[Result]) -> Mapping[str, Frontier]:
-    return {case.subject["step"]: found for case, found in frontiers("size", rows)}
+    return {case.subject["step"]: found for case, found in frontiers(rows)}
 
 
 def test_every_subject_gets_its_own_frontier_in_rows_and_subjects_that_ask_for_the_same_value_share_a_block(tmp_path: Path) -> None:
@@ -229,7 +241,7 @@ def test_on_another_device_an_unfinished_search_begins_anew_as_a_whole_and_a_fin
     assert (len(rows), len(everything), len(after.results)) == (14, 16, 7)
     assert {len([row for row in rows if row.trial.attempt == attempt]) for attempt in (0, 1)} == {7}
     assert [row.excluded_reason is not None for row in everything].count(True) == 2
-    assert [found for _, found in frontiers("size", rows)] == [Frontier(24, 26)] * 2
+    assert [found for _, found in frontiers(rows)] == [Frontier(24, 26)] * 2
 
 
 def test_a_filter_on_the_searched_axis_measures_just_that_as_in_any_suite(tmp_path: Path) -> None:
