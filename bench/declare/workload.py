@@ -65,6 +65,8 @@ class Bound:
     """Called of a small problem once it is checked: lets go of what a library would keep to the process's end, in all later peaks."""
     settle: Callable[[], None] | None = None
     """Called where the next call must be like all later ones: ends what the first few do besides, such as looking at gradients."""
+    steps: Callable[[], int] | None = None
+    """How many calls there were, where each changes what the next one computes."""
     observe: Callable[[Any], Mapping[str, torch.Tensor]] | None = None
     """Makes named outputs, untimed, of what `forward` returned, where that is none; only in passes that do not differentiate."""
 

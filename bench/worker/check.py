@@ -139,8 +139,9 @@ def _outputs(step: Step) -> Tensors:
 
 
 def _finiteness(step: Step, outputs: Tensors) -> Iterator[Check]:
+    seen = f", seen in step {step.bound.steps()}" if step.bound.steps is not None else ""
     for name, tensor in {**outputs, **_gradients(step)}.items():
-        yield _finite(name, tensor)
+        yield _finite(name, tensor, seen)
 
 
 def measured_checks(subject: Subject, spec: Any, step: Step, relative_errors: dict[str, float | None]) -> Iterator[Check]:
@@ -317,9 +318,9 @@ def _gradients(step: Step) -> dict[str, torch.Tensor]:
     return {f"grad_{name}": tensor.grad for name, tensor in _leaves(step).items() if tensor.grad is not None}
 
 
-def _finite(name: str, tensor: torch.Tensor) -> Check:
+def _finite(name: str, tensor: torch.Tensor, seen: str = "") -> Check:
     good = bool(torch.isfinite(tensor.detach()).all())
-    return Check(name, "finite", None, None, None, good, None if good else "not finite at the measured shape")
+    return Check(name, "finite", None, None, None, good, None if good else f"not finite at the measured shape{seen}")
 
 
 def _in_words(check: Check) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from bench.records import Check, Proof, Reply, Status
 from bench.run.preflight import preflight
 from bench.worker.proof import judge_all
 from bench.workloads.train_step import WORKLOAD
+from bench.workloads.train_step._stability import UNTIMED_CALLS
 from tests.worker.trials import answer, only
 from tests.workloads.training import training
 
@@ -129,6 +131,13 @@ def test_in_a_whole_step_one_slot_may_do_what_another_must_not() -> None:
     assert judge_all(both, "cpu", seen[:2], ()).detail == "rms_norm: no op matches '^aten::rms_norm$'"
     lacking = {"checkpointing": Proof("disproved", (), "no layer is checkpointed")}
     assert judge_all(both, "cpu", seen, (), lacking).detail == "checkpointing: no layer is checkpointed"
+
+
+def test_a_loss_that_is_lost_at_the_measured_size_is_told_with_the_step_in_which_that_was_seen(tmp_path: Path) -> None:
+    reply = answer(tmp_path, training(lr=1e30))
+    assert reply.status is Status.INCORRECT
+    assert (seen := re.fullmatch(r"loss \(finite\): not finite at the measured shape, seen in step (\d+)", str(reply.reason)))
+    assert int(seen[1]) > UNTIMED_CALLS
 
 
 def test_a_family_that_cannot_be_trained_is_unsupported_in_words(tmp_path: Path) -> None:

@@ -194,10 +194,22 @@ def test_what_a_family_has_otherwise_is_refused_in_words(changes: dict[str, Any]
         step_of(training(fills=fills, **changes))
 
 
-@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
-def test_a_window_on_a_family_that_has_none_is_refused_in_words(architecture: str) -> None:
-    with pytest.raises(ValueError, match=f"{architecture} has no attention window here"):
-        WORKLOAD.spec(training(architecture=architecture, sliding_window=8))
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sliding_window": 8}, "llama has no attention window here"),
+        ({"architecture": "qwen3", "sliding_window": 8}, "qwen3 has no attention window here"),
+        ({"architecture": "qwen2", "head_dim": 8}, "qwen2 shares its hidden size out among its heads"),
+        ({"heads": 3}, r"heads \(3\) must be a multiple"),
+        ({"head_dim": 15}, r"head_dim \(15\) must be even"),
+        ({"vocab_size": 2}, r"vocab_size \(2\) must be at least 3"),
+        ({"packing": "packed", "documents": 4, "seq_len": 4}, "documents of one token each leave nothing to be learned"),
+    ],
+    ids=lambda value: "" if isinstance(value, dict) else value[:20],
+)
+def test_sizes_that_make_no_decoder_of_a_family_are_refused_before_anything_runs(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        WORKLOAD.spec(training(**changes))
 
 
 def test_a_familys_own_mlp_is_not_asked_for_the_kernels_of_another() -> None:

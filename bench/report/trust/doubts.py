@@ -34,6 +34,10 @@ SEEN_OFTEN = 0.05
 SHOWN_UUID = 16
 SCALES = "loss_scale_history"
 """The condition that tells how dynamic loss scaling went."""
+SKIPPED = "steps_skipped"
+"""The condition that tells how many updates dynamic loss scaling left out in a whole trial."""
+UNTIMED_STEPS = 3
+"""Steps of a training that come before any sample; where none of them made an update, none is told to have been the first."""
 UNANALYSED = "kernels_not_analysed"
 """The condition that tells of which kernels torch.compile could not say what they write."""
 
@@ -52,7 +56,7 @@ def _flags(results: Sequence[Result]) -> list[Doubt]:
     unstable = sum(result.conditions.get("warmup_stable") is False for result in results)
     if unstable:
         found.append(Doubt(unstable, f"of {len(results)} timed trials were not stable when warm-up ended"))
-    found += [*_unfinished(results), *_scaling(results)]
+    found += [*_unfinished(results), *_scaling(results), *_left_out_updates(results)]
     unanalysed = sum(isinstance(result.conditions.get(UNANALYSED), str) for result in results)
     if unanalysed:
         text = "heard torch.compile say that it could not tell what a kernel writes: their rows say which, and what to do"
@@ -126,6 +130,20 @@ def _scaling(results: Sequence[Result]) -> list[Doubt]:
     text = f"timed trials began by lowering a loss scale that overflows (at most from {first:g} to {last:g} in {steps} steps)"
     meanwhile = "updates were left out meanwhile, in the check that tells the loss gap as well"
     return [Doubt(len(fell), f"of {len(results)} {text}: {meanwhile}")]
+
+
+def _left_out_updates(results: Sequence[Result]) -> list[Doubt]:
+    """Trials in which dynamic loss scaling left out more updates than those before the first that was made, which was no sample."""
+    late = [left_out for result in results if (left_out := _left_out_late(result)) > 0]
+    if not late:
+        return []
+    text = f"timed trials left out updates after an overflow later on (at most {max(late)}), perhaps in steps that were timed"
+    return [Doubt(len(late), f"of {len(results)} {text}: a step without its update is shorter")]
+
+
+def _left_out_late(result: Result) -> int:
+    told = result.measurement("skipped_steps")
+    return int(_known(result, SKIPPED, 0.0) - (told.samples[0] if told else UNTIMED_STEPS))
 
 
 def _fall(told: Json) -> tuple[float, float, int] | None:

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bench.declare import Bound, Implementation, Param, Pick, SlotKind, Workload
 from bench.records import Case, Check, Cost, Pass, Proof, Scalar
 from bench.workloads.precision import NUMERICS, Numerics
-from bench.workloads.train_step._architectures import ARCHITECTURES, windows
+from bench.workloads.train_step._architectures import ARCHITECTURES, refuse_impossible, windows
 from bench.workloads.train_step._flops import model_flops
 from bench.workloads.train_step._spec import PACKINGS, RANDOM, DecoderShape, TrainStepSpec
 from bench.workloads.train_step._stored import known_by
@@ -133,18 +133,12 @@ class TrainStep(Workload):
 
     def spec(self, case: Case) -> TrainStepSpec:
         params: Mapping[str, Any] = case.params
-        if params["architecture"] == "phi3" and params["heads"] * params["head_dim"] != params["hidden_size"]:
-            raise ValueError("phi3 shares its hidden size out among its heads: hidden_size must be heads * head_dim")
-        family = ARCHITECTURES.get(str(params["architecture"]))
-        if params["sliding_window"] is not None and family is not None and not family.windowed:
-            raise ValueError(f"{params['architecture']} has no attention window here: leave sliding_window out of the shape")
+        refuse_impossible(DecoderShape(**{name: params[name] for name in DIMS}))
         if case.timer == "cuda_graph":
             raise ValueError(
                 "timer cuda_graph is not for a training step: optimizers and loss scaling count on the host; use events or wall"
             )
-        if params["heads"] % params["kv_heads"]:
-            raise ValueError(f"heads ({params['heads']}) must be a multiple of kv_heads ({params['kv_heads']})")
-        return TrainStepSpec(
+        spec = TrainStepSpec(
             shape=DecoderShape(**{name: params[name] for name in DIMS}),
             batch=int(params["batch"]),
             seq_len=int(params["seq_len"]),
@@ -161,6 +155,9 @@ class TrainStep(Workload):
             zero=zero_options(params),
             weights=str(params.get("weights", RANDOM)),
         )
+        if not spec.labels_per_micro_batch:
+            raise ValueError("documents of one token each leave nothing to be learned: take fewer of them, or a longer seq_len")
+        return spec
 
     def stored_tensors(self, case: Case) -> Mapping[str, tuple[int, ...]]:
         """Names and shapes by which a folder of weights is known as this model's; none where they are random. All else is looked at
@@ -228,6 +225,7 @@ class TrainStep(Workload):
             close=step.driver.close,
             release=step.driver.release,
             settle=step.first_update.settle,
+            steps=lambda: step.calls,
         )
 
     def reference(

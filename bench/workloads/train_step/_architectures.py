@@ -31,6 +31,8 @@ class Architecture:
     """What the mlp is otherwise."""
     silu: bool = True
     """Whether its mlp has a SiLU at all, in however many projections."""
+    shares_width: bool = False
+    """Whether its heads share out the hidden size, whatever a shape's head_dim is."""
     windowed: bool = False
     """Whether its layers, or some of them, have the attention window of a shape."""
     ends_with_norm: bool = False
@@ -44,10 +46,17 @@ def _family(module: str, prefix: str, **special: object) -> Architecture:
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
     {
         "llama": _family("llama", "Llama"),
-        "qwen2": _family("qwen2", "Qwen2"),
+        "qwen2": _family("qwen2", "Qwen2", shares_width=True),
         "qwen3": _family("qwen3", "Qwen3"),
         "mistral": _family("mistral", "Mistral", windowed=True),
-        "phi3": _family("phi3", "Phi3", gated_by_silu=False, other_mlp="one projection for gate and up together", windowed=True),
+        "phi3": _family(
+            "phi3",
+            "Phi3",
+            gated_by_silu=False,
+            other_mlp="one projection for gate and up together",
+            shares_width=True,
+            windowed=True,
+        ),
         "gemma3_text": Architecture(
             "gemma3",
             "Gemma3",
@@ -72,8 +81,30 @@ REFUSED: Mapping[str, str] = MappingProxyType(
 )
 """Families that named shapes have and steps cannot be made of, with the reason."""
 
+FEWEST_TOKENS = 3
+"""From which on there is a factor between 1 and the size of the vocabulary that has no divisor in common with it (`_data.py`)."""
+
 GEMMA3_PERIOD = 6
 """Every sixth layer of Gemma 3 sees everything, the others have a window."""
+
+
+def refuse_impossible(shape: DecoderShape) -> None:
+    """Raises ValueError, in words, for sizes that do not make a decoder of its family; nothing of a family that is refused anyway."""
+    family = ARCHITECTURES.get(shape.architecture)
+    if family is None:
+        return
+    if family.shares_width and shape.heads * shape.head_dim != shape.hidden_size:
+        raise ValueError(f"{shape.architecture} shares its hidden size out among its heads: hidden_size must be heads * head_dim")
+    if shape.sliding_window is not None and not family.windowed:
+        raise ValueError(f"{shape.architecture} has no attention window here: leave sliding_window out of the shape")
+    if shape.heads % shape.kv_heads:
+        raise ValueError(f"heads ({shape.heads}) must be a multiple of kv_heads ({shape.kv_heads})")
+    if shape.head_dim % 2:
+        raise ValueError(f"head_dim ({shape.head_dim}) must be even: the rotation turns its numbers two by two")
+    if shape.vocab_size < FEWEST_TOKENS:
+        raise ValueError(
+            f"vocab_size ({shape.vocab_size}) must be at least {FEWEST_TOKENS}: the source draws from that many tokens"
+        )
 
 
 def architecture_of(shape: DecoderShape) -> Architecture:

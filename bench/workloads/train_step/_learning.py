@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from bench.records import Check
 from bench.workloads.precision import Numerics
+from bench.workloads.train_step._architectures import architecture_of
 from bench.workloads.train_step._curves import Curves, all_built_in, key_of
 from bench.workloads.train_step._data import make_batch
 from bench.workloads.train_step._plain import PlainStep
@@ -55,7 +56,7 @@ def small_spec(spec: TrainStepSpec) -> TrainStepSpec:
     """The same family, head dimension, packing and fills, small enough to be trained in a second or so."""
     shape = spec.shape
     kv_heads = 1 if shape.kv_heads < shape.heads else 2
-    tied_width = shape.architecture in ("qwen2", "phi3")  # whose heads share out the hidden size
+    tied_width = architecture_of(shape).shares_width
     small: DecoderShape = dataclasses.replace(
         shape,
         hidden_size=2 * shape.head_dim if tied_width else SMALL_HIDDEN,

@@ -98,7 +98,7 @@ def _fields(shape: DecoderShape, spec: TrainStepSpec) -> dict[str, Any]:
     }
     if shape.architecture == "phi3":
         fields["original_max_position_embeddings"] = fields["max_position_embeddings"]
-    if shape.architecture in ("mistral", "phi3", "gemma3_text"):
+    if architecture_of(shape).windowed:
         fields["sliding_window"] = shape.sliding_window
     if shape.architecture == "gemma3_text":
         fields["rope_theta"] = shape.rope_theta
@@ -112,6 +112,6 @@ def _fields(shape: DecoderShape, spec: TrainStepSpec) -> dict[str, Any]:
         }
     else:
         fields["rope_parameters"] = {"rope_type": "default", "rope_theta": shape.rope_theta}
-    if shape.architecture in ("qwen2", "phi3"):
+    if architecture_of(shape).shares_width:
         del fields["head_dim"]  # theirs is hidden_size / heads
     return fields

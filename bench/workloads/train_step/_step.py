@@ -64,6 +64,7 @@ class TrainingStep:
         """Kernels that torch could not analyse while it compiled the first calls, with the cause."""
         self.inputs: Mapping[str, torch.Tensor] = {}
         """Those of the last call."""
+        self.calls = 0
 
     def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return self.phased(inputs, unheard)
@@ -74,6 +75,7 @@ class TrainingStep:
 
     def phased(self, inputs: Mapping[str, torch.Tensor], begin: Callable[[str], None]) -> dict[str, torch.Tensor]:
         """The same; `begin` is told `forward`, `loss`, `backward` (each once a micro-batch) and `optimizer` when they begin."""
+        self.calls += 1
         with self.running(), hearing(self.unanalysed) if self.first_update.looks else contextlib.nullcontext():
             losses = self.differentiate(inputs, begin)
             begin("optimizer")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from bench.records import Measurement, Result, RunState, Status
 from bench.report.answers.readings import readings
 from bench.report.numbers.layout import sections
@@ -101,6 +103,17 @@ def test_a_loss_scale_that_had_to_fall_is_told_and_one_that_stood_or_grew_is_not
     )
     for history in ("[[0, 65536.0]]", "[[0, 1.0], [2000, 2.0]]", "[]", "no history", "[1, 2]"):
         assert _doubts(_rows("eager", 128, [4.0, 4.0, 4.0], conditions={"loss_scale_history": history})) == ""
+
+
+@pytest.mark.parametrize(("first", "doubted"), [(2.0, 3), (5.0, 0), (None, 2)])
+def test_updates_that_were_left_out_once_samples_may_have_begun_are_a_doubt(first: float | None, doubted: int) -> None:
+    rows = _rows("eager", 128, [4.0, 4.0, 4.0], conditions={"steps_skipped": 5})
+    if first is not None:
+        told = Measurement("skipped_steps", "count", (first,))
+        rows = [dataclasses.replace(row, measurements=(*row.measurements, told)) for row in rows]
+    text = _doubts(rows)
+    assert (f"left out updates after an overflow later on (at most {doubted})" in text) == bool(doubted)
+    assert ("3 of 3 timed trials left out" in text) == bool(doubted)
 
 
 def test_kernels_that_torch_could_not_analyse_are_a_doubt() -> None:
