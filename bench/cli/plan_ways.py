@@ -16,6 +16,7 @@ from bench.plan.devices import Host
 from bench.plan.fits import FUSED, Choice, rule_additions, rule_factors, same_training
 
 GIB = 2**30
+AT_LEAST = "≥"
 LEAST_ADDED = 0.005
 SET_ASIDE = "5 % of the peak and 0.6 GiB for the context set aside"
 FUSED_KERNELS = tuple(slot for slot in FUSED if slot != "optimizer")
@@ -58,7 +59,7 @@ def show(ways: Sequence[Choice], memory: int, host: Host, database: str) -> None
             (
                 str(index), "yes" if way.fits else "no", f"{way.peak_bytes / GIB:.2f}",
                 *([f"{way.host_bytes / GIB:.2f}"] if offloaded else []), *([f"{way.disk_bytes / GIB:.2f}"] if on_disk else []),
-                f"{way.cost:.2f}", _evidence(way),
+                f"{AT_LEAST if way.cost_is_least else ''}{way.cost:.2f}", _evidence(way),
                 "-" if way.longest_context is None else str(way.longest_context),
                 "-" if way.largest_batch is None else str(way.largest_batch), _switched(way, common) or "as asked for",
             )
@@ -115,9 +116,11 @@ def _about_costs(ways: Sequence[Choice], database: str) -> Iterator[str]:
     added = {
         name: "+" + "–".join(f"{bound:.2f}" for bound in sorted({min(all_of), max(all_of)})) for name, all_of in additions.items()
     }
-    yield "cost: expected time of a step, 1 for the plainest way; by the rule: " + (
+    yield "cost: expected time of a step, 1 with fused kernels and nothing else switched on; by the rule: " + (
         ", ".join(f"{name} {words}" for name, words in {**factors, **added}.items()) or "1 for each technique here"
     )
+    if any(way.cost_is_least for way in ways):
+        yield f"{AT_LEAST}: plain kernels take longer than fused ones, and by how much only measured steps tell"
     if step := next((way.measured for way in ways if way.measured is not None), None):
         gpus = "" if step.world_size == 1 else f" on each of {step.world_size} GPUs"
         yield f"measured: {step.model}, {step.seq_len} tokens, batch {step.batch}{gpus}, the nearest that {database} has"

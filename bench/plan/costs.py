@@ -51,7 +51,7 @@ class MeasuredStep:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Expected costs of ways, in steps of the offered ways' plainest."""
+    """Expected costs of ways, in steps of what the rule has as 1."""
 
     rule: Callable[[TrainSpec], float]
     measured: Mapping[tuple[str, ...], MeasuredStep] = field(default_factory=dict)
@@ -92,8 +92,11 @@ def costs(
         return len(ways.keys() & found.keys()) < 2, _distance(next(iter(found.values())), model, ours, asked, gpu)
 
     nearest = min(known, key=order)
-    scales = [_s_per_rule(nearest[way], train, rule) for way, train in ways.items() if way in nearest]
-    return Costs(rule, nearest, median(scales))
+    here = [(nearest[way], train) for way, train in ways.items() if way in nearest]
+    # What the rule has as 1 is what the others are told beside: where it was measured, best with what is asked to learn, it is the scale.
+    plainest = [(step, train) for step, train in here if rule(_at(step, train)) == 1]
+    alike = [(step, train) for step, train in plainest if train.adaptation == asked.adaptation]
+    return Costs(rule, nearest, median(_s_per_rule(step, train, rule) for step, train in alike or plainest or here))
 
 
 def same_gpu(name: str, measured: str) -> bool:
@@ -108,8 +111,12 @@ def _way(train: TrainSpec) -> tuple[str, ...]:
 
 def _s_per_rule(step: MeasuredStep, train: TrainSpec, rule: Callable[[TrainSpec], float]) -> float:
     """Of a token, in what the rule says of this way at the step's own sizes."""
-    there = replace(train, seq_len=step.seq_len, batch=step.batch, accumulation=step.accumulation, world_size=step.world_size)
-    return 1 / step.tokens_per_s / rule(there)
+    return 1 / step.tokens_per_s / rule(_at(step, train))
+
+
+def _at(step: MeasuredStep, train: TrainSpec) -> TrainSpec:
+    """The way at the sizes of the step that was measured."""
+    return replace(train, seq_len=step.seq_len, batch=step.batch, accumulation=step.accumulation, world_size=step.world_size)
 
 
 def _comparable(step: MeasuredStep, ours: int, asked: TrainSpec) -> bool:

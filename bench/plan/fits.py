@@ -32,6 +32,8 @@ FUSED: Mapping[str, str] = {
     "optimizer": "adamw_fused",
 }
 """Kernels that cost nothing but their packages."""
+PLAIN_KERNELS = frozenset({"eager", "sdpa_math", "adamw_foreach", "adamw_forloop"})
+"""What fills these slots and takes longer than what is fused, by a time that the rule does not have."""
 CHECKPOINT_COST: Mapping[str, float] = {"none": 1.0, "selective": 1.05, "every_second": 7 / 6, "full": 4 / 3, "full_offloaded": 1.4}
 OPTIMIZER_TOKENS: Mapping[str, int] = {"adamw_fused": 0, "adamw8bit_bnb": 1400, "adamw8bit_ao": 1400, "paged_adamw8bit_bnb": 1600}
 """Tokens in whose time an update of all weights is slower than torch's fused one; torchao's as bitsandbytes', which was measured."""
@@ -82,7 +84,9 @@ class Choice:
     fits: bool
     """Into the GPU's memory, and into the host's where that is known."""
     cost: float
-    """Expected time of a step, in steps of everything switched off."""
+    """Expected time of a step, in steps with fused kernels and nothing else switched on."""
+    cost_is_least: bool
+    """Whether it may take any longer than that: plain kernels, whose time is in no rule, and no row of them."""
     measured: MeasuredStep | None
     """What the cost rests on; None for the rule."""
     longest_context: int | None
@@ -116,7 +120,8 @@ def choices(
     for train in _ways(asked):
         with contextlib.suppress(PlanError):  # combinations that cannot be are no answers
             found.append(plan.sized(train))
-    expected = costs(steps, model, asked, gpu, [asked, *(way.train for way in found)], rule_cost)
+    # Kernels that are not fused are no part of the rule, so what was asked for sets its scale only where it is offered as well.
+    expected = costs(steps, model, asked, gpu, [way.train for way in found], rule_cost)
     allowed = [way for way in found if way.train.optimizer in optimizers]
     others = sorted(allowed, key=lambda way: (_rank(way.train, asked, expected), way.peak))
     fitting = _undominated([way for way in others if way.needed <= memory_bytes], expected)
@@ -182,6 +187,7 @@ class _Plan:
             disk,
             needed <= self.memory_bytes,
             expected.of(train),
+            expected.step(train) is None and any(getattr(train, slot) in PLAIN_KERNELS for slot in FUSED),
             expected.step(train),
             context,
             batch,

@@ -52,6 +52,21 @@ def test_two_measured_ways_stand_in_the_ratio_of_their_times_and_round_the_rule_
     assert found.of(PLAIN) < found.of(SECOND) == rule_cost(SECOND) < found.of(FULL)
 
 
+def test_what_has_nothing_switched_on_besides_costs_one_where_it_was_measured() -> None:
+    adapters = replace(PLAIN, adaptation="lora")
+    found = costs(
+        [step(PLAIN, 8000), step(FULL, 6500), step(adapters, 9800)],
+        LLAMA,
+        ASKED,
+        "h200",
+        [PLAIN, SECOND, FULL, adapters],
+        rule_cost,
+    )
+    assert found.of(PLAIN) == pytest.approx(1)
+    assert found.of(FULL) == pytest.approx(8000 / 6500)
+    assert found.of(adapters) == pytest.approx(8000 / 9800)
+
+
 def test_what_was_measured_overturns_the_rule() -> None:
     found = expected(step(PLAIN, 5000), step(FULL, 6000))
     assert found.of(FULL) < found.of(PLAIN)
@@ -159,3 +174,23 @@ def test_what_fits_is_ordered_by_measured_costs_and_says_which() -> None:
     assert plain not in [way.train for way in measured[1:]]  # it costs more than one that needs less
     expected_costs = [way.cost for way in measured[1:] if way.train.adaptation == "full"]
     assert expected_costs == sorted(expected_costs)
+
+
+def test_a_slow_step_of_what_was_asked_for_does_not_put_the_rule_on_another_scale() -> None:
+    """Plain kernels are no part of the rule: measured beside fused ones they would make every way by the rule look twice as dear."""
+    asked = TrainSpec(seq_len=4096)
+    memory = gpu_named("h200").memory_bytes
+    fused = next(way.train for way in choices(LLAMA, asked, memory)[1:] if way.cost == 1)
+    ways = choices(LLAMA, asked, memory, steps=[step(asked, 3000), step(fused, 9000)], gpu="h200")
+    assert ways[0].cost == pytest.approx(3)
+    assert [way.cost for way in ways if way.train == fused] == [pytest.approx(1)]
+    ruled = [way for way in ways[1:] if way.measured is None]
+    assert [way.cost for way in ruled] == [pytest.approx(rule_cost(way.train)) for way in ruled] != []
+
+
+def test_what_plain_kernels_cost_is_told_as_a_bound_until_a_row_has_it() -> None:
+    asked, memory = TrainSpec(seq_len=4096), gpu_named("h200").memory_bytes
+    ruled = choices(LLAMA, asked, memory)
+    assert [way.cost_is_least for way in ruled] == [True] + [False] * (len(ruled) - 1)
+    measured = choices(LLAMA, asked, memory, steps=[step(asked, 3000), step(ruled[1].train, 9000)], gpu="h200")
+    assert not any(way.cost_is_least for way in measured)
