@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from bench.cli.options import database_option, json_option
+from bench.cli.options import database_option, database_words, json_option
 from bench.cli.terminal import counted, note, note_unread, say, say_json, standard_output
 from bench.errors import StoreError
 from bench.plaintext import plain
@@ -165,6 +165,8 @@ def _told(source: str, report: ImportReport, *, as_json: bool) -> dict[str, Any]
             f"{plain(source)}: {counted(report.runs_new, 'run')} and {counted(report.results_new, 'result')} are new{failed}, "
             f"{report.runs_same} and {report.results_same} were there, {len(report.conflicts)} in conflict"
         )
+        if len(report.new_runs) == 1:
+            say(f"  bench show {report.new_runs[0]}{database_words()}")
         for conflict in report.conflicts[:CONFLICTS_SHOWN]:
             note(f"kept out: {conflict}")
         if len(report.conflicts) > CONFLICTS_SHOWN:

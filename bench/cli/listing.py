@@ -113,7 +113,7 @@ def _text_suites(rows: Sequence[Row], room: int | None) -> str:
         else (r["file"], "", f"cannot be used: {r['problems'][0]}")
         for r in rows
     ]
-    return folded_table(("suite", "profiles", "question"), cells, room, widest=90)
+    return folded_table(("suite", "profiles", "question"), cells, room, widest=1000)
 
 
 def _text_models(rows: Sequence[Row], room: int | None) -> str:

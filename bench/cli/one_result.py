@@ -66,7 +66,7 @@ def show_result(store: Store, result: Result, *, whole_log: bool, as_json: bool)
             "error": result.error_type,
             "last phase": result.phase,
             "excluded": result.excluded_reason,
-            "started": result.started_at,
+            "started": result.started_at or "unknown",
             "took": fact("duration_s", result.duration_s),
             "seed": result.seed,
             "command": result.command,

@@ -128,12 +128,12 @@ def screened(store: Store, tonight: tuple[Run, ...], *, every_s: float) -> Compa
     """The screen of a night, if it has rows and there was a night before it."""
     from bench.judge.answer import COULD_NOT_JUDGE
     from bench.judge.evidence import load_evidence
-    from bench.judge.nights import lost_gpu, missed_nights
+    from bench.judge.nights import lost_gpu, missed_nights, without_strange
     from bench.judge.regress import MOST_NIGHTS, NIGHTS, is_rotating
     from bench.judge.regress import regress as judge
     from bench.judge.sides import nights_before, nights_like
 
-    earlier = nights_before(store, tonight, most=MOST_NIGHTS)
+    earlier = without_strange(store, nights_before(store, tonight, most=MOST_NIGHTS), tonight)
     if not any(is_rotating(night) for night in (*earlier[-NIGHTS:], *tonight)):
         earlier = nights_like(store, earlier, tonight, most=NIGHTS)
     runs = store.runs(suite=tonight[0].suite)

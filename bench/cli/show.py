@@ -91,7 +91,7 @@ def _show_runs(store: Store, last: int, *, as_json: bool) -> None:
     cells = [
         (
             run.id[:SHORT_ID] if short else run.id,
-            run.started_at[:19],
+            run.started_at[:19] or "unknown",
             run.suite,
             run.device,
             _state(run),
@@ -134,7 +134,7 @@ def _show_run(store: Store, run: Run, room: int | None, *, as_json: bool) -> Non
             "question": run.question,
             "state": f"{_state(run)}, {there} of {run.planned_trials} planned trials have a row: {status_line(results)}",
             "device": run.device,
-            "started": run.started_at,
+            "started": run.started_at or "unknown",
             "finished": run.finished_at,
             "revision": "; ".join(_revision(item) for item in run.revision) or None,
             "command": run.command,

@@ -103,7 +103,8 @@ def side_line(evidence: Evidence) -> str:
     run = evidence.runs[0]
     revision = ", ".join(f"{item.name} {_version(item)}{' (edited)' if item.dirty else ''}" for item in run.revision)
     ids = ", ".join(run.id for run in evidence.runs[:RUNS_SHOWN]) + (", …" if len(evidence.runs) > RUNS_SHOWN else "")
-    return f"{evidence.name} (run {ids}, {run.suite}, {run.started_at[:19]}{', of ' + revision if revision else ''})"
+    started = run.started_at[:19] or "start unknown"
+    return f"{evidence.name} (run {ids}, {run.suite}, {started}{', of ' + revision if revision else ''})"
 
 
 def _fact(difference: Difference) -> str:

@@ -1,13 +1,18 @@
-"""Notices what no row of a night can tell: nights that should have been and were not, and a GPU that the nights have lost."""
+"""Notices what no row of a night can tell: nights that should have been and were not, a GPU that is lost, and strangers' nights."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from bench.judge.sides import NIGHTLY
+from bench.judge.compare import same_question
+from bench.judge.sides import NIGHTLY, hardware_of
 from bench.records import Run, RunState
+
+if TYPE_CHECKING:
+    from bench.store import Store
 
 AUTO, CUDA, CPU = "auto", "cuda", "cpu"
 """What a job may ask for as its device, and what that comes to."""
@@ -64,6 +69,17 @@ def lost_gpu(runs: Sequence[Run], tonight: Run) -> str | None:
         f"the GPU is gone: {len(before)} night{'s' if len(before) > 1 else ''} until {max(before)[:16]} ran on one, "
         "and this night found none and took the CPU. Give it back, or say that it is meant: --device cpu (DEVICE=cpu)"
     )
+
+
+def without_strange(store: Store, nights: Sequence[Run], tonight: Sequence[Run]) -> list[Run]:
+    """`nights` without what is no night before this one: of no nightly job, on other hardware, and to another question.
+
+    A database also holds what was imported, such as published rows; nothing of those is missing tonight.
+    """
+    others = [run for run in nights if run.reason != NIGHTLY and not any(same_question([run], [one]) for one in tonight)]
+    mine = {hard_hash for _, hard_hash in hardware_of(store, tonight)} if others else set()
+    strange = {run.id for run in others} - {run_id for run_id, hard_hash in hardware_of(store, others) if hard_hash in mine}
+    return [run for run in nights if run.id not in strange]
 
 
 def is_missed(sentence: str) -> bool:

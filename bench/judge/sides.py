@@ -69,15 +69,15 @@ def nights_like(store: Store, nights: Sequence[Run], tonight: Sequence[Run], *, 
     Where each night runs on whatever CPU a runner happens to have, the last nights alone would leave a model too few of its own to learn.
     """
     recent = list(nights[-most:])
-    mine = {hard_hash for _, hard_hash in _hardware(store, tonight)}
-    if {hard_hash for _, hard_hash in _hardware(store, recent)} <= mine:
+    mine = {hard_hash for _, hard_hash in hardware_of(store, tonight)}
+    if {hard_hash for _, hard_hash in hardware_of(store, recent)} <= mine:
         return recent
-    alike = {run_id for run_id, hard_hash in _hardware(store, nights) if hard_hash in mine}
+    alike = {run_id for run_id, hard_hash in hardware_of(store, nights) if hard_hash in mine}
     wanted = {run.id for run in (*recent, *[run for run in nights if run.id in alike][-most:])}
     return [run for run in nights if run.id in wanted]
 
 
-def _hardware(store: Store, runs: Sequence[Run]) -> set[tuple[str, str]]:
+def hardware_of(store: Store, runs: Sequence[Run]) -> set[tuple[str, str]]:
     """Pairs of a run and the hash of hard facts of some row of it."""
     from sqlalchemy import select
 

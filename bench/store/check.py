@@ -23,6 +23,8 @@ from bench.store.models import (
 )
 from bench.store.unreadable import Found, all_text, excluded, measurements, unreadable
 
+UNTIMED_DEVICE = "cpu-interpreter"
+"""Where rows have numbers and memory and never a time."""
 _OF_VALUES = ("CHECK constraint failed in ", "NUMERIC value in ", "TEXT value in ")
 """What SQLite says of values, without saying whose: they are looked for one by one."""
 
@@ -94,7 +96,9 @@ def _results(connection: Connection) -> Iterator[str]:
     timed = exists(
         select(MeasurementRow.result_id).where(MeasurementRow.result_id == ResultRow.id, MeasurementRow.metric == "time_s")
     )
-    for result_id in connection.execute(select(ResultRow.id).where(ResultRow.status == Status.OK.value, ~timed)).scalars():
+    timeless = exists(select(CaseRow.key).where(CaseRow.key == ResultRow.case_key, CaseRow.device == UNTIMED_DEVICE))
+    found = select(ResultRow.id).where(ResultRow.status == Status.OK.value, ~timed, ~timeless)
+    for result_id in connection.execute(found).scalars():
         yield f"result {result_id} is ok but has no time_s"
 
 

@@ -36,6 +36,8 @@ class ImportReport:
     """A sentence each."""
     results_new_not_ok: int = 0
     """Of `results_new`."""
+    new_runs: tuple[str, ...] = ()
+    """The ids of the runs that are new."""
 
 
 class Refused(ValueError):
@@ -61,7 +63,8 @@ class Intake:
         self._shared = queries.Shared()
         self._batch: list[tuple[str, Result]] = []
         self._batch_bytes = 0
-        self._runs_new = self._runs_same = self._results_new = self._results_same = self._not_ok = 0
+        self._new_runs: list[str] = []
+        self._runs_same = self._results_new = self._results_same = self._not_ok = 0
         self._conflicts: list[str] = []
 
     def run(self, run: Run, where: str) -> None:
@@ -74,7 +77,7 @@ class Intake:
             except ValueError as error:
                 raise Refused(where, f"a run that cannot be stored ({error})") from error
             self._stored[run.id] = {}
-            self._runs_new += 1
+            self._new_runs.append(run.id)
             return
         # How far a run came is no part of what it is: a later export knows more.
         if not same_once_anonymous(replace(ours[0], state=run.state, finished_at=run.finished_at), run):
@@ -104,8 +107,8 @@ class Intake:
     def finish(self) -> ImportReport:
         """Stores what waits and counts. Raises Refused."""
         self._flush()
-        counts = self._runs_new, self._runs_same, self._results_new, self._results_same
-        return ImportReport(*counts, tuple(self._conflicts), self._not_ok)
+        counts = len(self._new_runs), self._runs_same, self._results_new, self._results_same
+        return ImportReport(*counts, tuple(self._conflicts), self._not_ok, tuple(self._new_runs))
 
     def _flush(self) -> None:
         """Stores those results of the batch that are new, and empties it."""

@@ -231,6 +231,10 @@ class Checker:
                 return self._varied_model(key, value, workload)
             if axis.name == "model" and isinstance(value, str) and value not in self.catalogue.models:
                 if (file := config_file(value)) is None:
+                    if "/" in value:
+                        raise BadValue(
+                            f"unknown model {shown(value)}: no config.json is there; name the file, or the folder that holds it"
+                        )
                     raise unknown_word("model", value, list(self.catalogue.models))
                 varied = varied_by(file, workload.dims)
                 return [varied if len(varied) > 1 else varied["from"]]

@@ -72,9 +72,11 @@ class ProtocolForm(BaseModel):
     @model_validator(mode="after")
     def _ordered(self) -> ProtocolForm:
         if self.max_samples < self.min_samples:
-            raise ValueError(f"max_samples ({self.max_samples}) is less than min_samples ({self.min_samples})")
+            raise ValueError(f"max_samples ({self.max_samples}) is less than min_samples ({self.min_samples}): give both")
         if self.max_sampling_s < self.min_sampling_s:
-            raise ValueError(f"max_sampling_s ({self.max_sampling_s:g}) is less than min_sampling_s ({self.min_sampling_s:g})")
+            raise ValueError(
+                f"max_sampling_s ({self.max_sampling_s:g}) is less than min_sampling_s ({self.min_sampling_s:g}): give both"
+            )
         if self.host_memory_limit is not None and self.host_memory_limit_bytes is not None:
             raise ValueError("host_memory_limit and host_memory_limit_bytes say the same thing; give one")
         return self

@@ -180,6 +180,7 @@ def test_rows_of_other_tools_are_shown_and_reported_as_theirs(bench: Bench, url:
     listed = bench("show", "--db", url).out
     assert "imported:liger" in listed
     run = json.loads(bench("show", "--json", "--db", url).out)[0]["id"]
+    assert f"bench show {run} --db" in said.out, "one that tells no start stands last among many"
     shown = bench("show", run, "--db", url).out
     assert "liger:swish" in shown
     assert "1 ok, 1 invalid" in shown

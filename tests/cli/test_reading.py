@@ -67,6 +67,13 @@ def test_a_broken_suite_does_not_hide_the_others(bench: Bench, tmp_path: Path) -
     assert "cannot be used" in said.out
 
 
+def test_a_list_of_suites_has_every_question_whole(bench: Bench) -> None:
+    listed = " ".join(bench("list", "suites").out.split())
+    suites = json.loads(bench("list", "suites", "--json").out)
+    assert [suite["question"] for suite in suites if suite["question"] not in listed] == []
+    assert max(len(suite["question"]) for suite in suites) > 100, "or none would have been cut"
+
+
 def test_show_run_by_id_prefix_label_and_latest(bench: Bench, filled: Filled) -> None:
     for text in (filled.run.id, "nightly", "latest"):
         said = bench("show", text, "--db", filled.path)

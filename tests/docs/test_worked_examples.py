@@ -143,7 +143,8 @@ def test_an_importer_is_one_file_and_keeps_what_failed_apart(copy: Copy) -> None
     imported, shown = copy.commands("add-an-importer.md")
     assert "2 results are new" in copy.run("-m", "bench", *imported)
     assert "0 results are new" in copy.run("-m", "bench", *imported)
-    assert "imported:hyperfine" in copy.run("-m", "bench", *shown)
+    line = next(line for line in copy.run("-m", "bench", *shown).splitlines() if "imported:hyperfine" in line)
+    assert line.split()[1:4] == ["unknown", "imported:hyperfine", "unknown"], "neither its start nor its device are told"
     with Store.open(copy.database, create=False, read_only=True) as store:
         rows = store.results([store.runs(suite="imported:hyperfine")[0].id])
     assert [(row.status, row.measurements != ()) for row in rows] == [(Status.OK, True), (Status.FAILED, False)]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.cli.regress import screened
+from bench.cli.regress import Unjudged, screened
 from bench.cli.verdicts import as_text
 from bench.judge.answer import FailOn, answer
 from bench.judge.compare import Comparison
@@ -211,6 +211,28 @@ def test_nights_on_the_cpu_after_nights_on_a_gpu_fail_one_after_the_other(tmp_pa
             told = answer(found)
             assert told.exit_code == 3
             assert told.why.startswith("the GPU is gone: 2 nights until 2026-01-02T03:00 ran on one")
+
+
+def test_rows_that_were_imported_from_another_machine_for_another_question_are_no_nights_before_this_one(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    on_gpu = factories.case("eager", seq_len=4096, device="cuda")
+    with Store.open(tmp_path / "bench.db") as store:
+        for number in range(3):
+            kind, case, hardware = ("cuda", on_gpu, ONE_GPU) if number == 0 else ("cpu", CASES[0], HERE)
+            run = night(number, suite="norms", device=kind, reason="manual" if number == 0 else NIGHTLY)
+            store.add_run(run)
+            store.add_results(
+                factories.result(run.id, case, index=index, time_s=time_s, environment=hardware, started_at=run.started_at)
+                for index, time_s in enumerate(noisy(rng, 1e-2, 0.003, 5))
+            )
+            found = screened(store, (run,), every_s=DAY_S)
+            if number < 2:
+                assert isinstance(found, Unjudged)
+                assert (found.code, "is the first night of suite norms" in found.why) == (0, True)
+                continue
+            assert isinstance(found, Comparison)
+            assert {verdict.word for verdict in found.verdicts if verdict.series.metric == "status"} == set()
+            assert answer(found).exit_code == 0
 
 
 @pytest.mark.parametrize("fail_on", list(FailOn))

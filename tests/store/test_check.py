@@ -40,6 +40,15 @@ def test_damage_is_found(tmp_path, harm: str, finding: str) -> None:
         assert any(finding in line for line in store.check()), store.check()
 
 
+def test_a_row_of_the_interpreter_has_no_time_and_is_sound(store: Store) -> None:
+    run = factories.run()
+    store.add_run(run)
+    peak = (factories.measurement("peak_bytes", (1024.0,)),)
+    for device in ("cpu-interpreter", "cpu"):
+        store.add_result(factories.result(run.id, factories.case(device=device), measurements=peak))
+    assert len(store.check()) == 1, "the one on the CPU itself should have a time"
+
+
 def test_a_run_that_nobody_finished_is_a_finding(store: Store) -> None:
     run = factories.run(state=RunState.RUNNING, finished_at=None)
     store.add_run(run)

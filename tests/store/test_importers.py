@@ -196,6 +196,8 @@ def test_what_is_like_two_formats_or_none_must_be_named(tmp_path: Path) -> None:
             store.import_file(tmp_path / "empty")
         with pytest.raises(StoreError, match="no importer 'asv': there are liger"):
             store.import_file(tmp_path / "a.txt", "asv")
+        with pytest.raises(StoreError, match=r"is a database and no file of rows: bench db merge .*bench\.db takes in"):
+            store.import_file(tmp_path / "bench.db")
 
 
 # --- Liger-Kernel ----------------------------------------------------------------------------------------------------------------

@@ -186,8 +186,11 @@ threads: true
         ({"profiles": {"cpu": {"protocol": {"trials": "x"}}}}, "profiles.cpu.protocol.trials: must be a whole number, not 'x'"),
         ({"protocol": {"host_memory_limit": "3 apples"}}, "protocol.host_memory_limit: '3 apples' is not a size"),
         ({"protocol": {"host_memory_limit": 1, "host_memory_limit_bytes": 5}}, "say the same thing; give one"),
-        ({"protocol": {"min_samples": 100, "max_samples": 10}}, "protocol: max_samples (10) is less than min_samples (100)"),
-        ({"protocol": {"min_sampling_s": 9}}, "protocol: max_sampling_s (3) is less than min_sampling_s (9)"),
+        (
+            {"protocol": {"min_samples": 100, "max_samples": 10}},
+            "protocol: max_samples (10) is less than min_samples (100): give both",
+        ),
+        ({"protocol": {"min_sampling_s": 9}}, "protocol: max_sampling_s (3) is less than min_sampling_s (9): give both"),
         ({"protocol": {"timeout_s": 0}}, "protocol.timeout_s: must be greater than 0, not 0"),
         ({"protocol": {"timeout_s": "120"}}, "protocol.timeout_s: must be a number, not '120'"),
         ({"threads": 0}, "threads: must be at least 1, not 0"),

@@ -63,5 +63,7 @@ def _recognised(source: Source, known: Mapping[str, Importer]) -> Importer:
     found = [name for name, importer in known.items() if importer.recognises(source.head)]
     if len(found) == 1:
         return known[found[0]]
+    if source.head.startswith("SQLite format 3"):
+        raise StoreError(f"{source.path} is a database and no file of rows: bench db merge {source.path} takes in what it has")
     what = f"could be {' or '.join(found)}" if found else f"is no file that bench knows ({', '.join(known)})"
     raise StoreError(f"{source.path} {what}. Say which with --format. Nothing was imported")
