@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 REPRODUCED, DIFFERS, NOTHING_JUDGED = 0, 1, 3
 FORMATS = ("text", "json", "markdown", "html")
-WIDEST = 110
+WIDEST = 1000
 
 
 @click.command()
@@ -139,7 +139,7 @@ def _exit_code(findings: Sequence[Finding]) -> int:
 
 
 def _rendered(findings: Sequence[Finding], rows: Sequence[Row], format_: str, code: int, room: int | None) -> str:
-    from bench.report.outputs.claims import claims_markdown, claims_page
+    from bench.report.outputs.claims import claims_markdown, claims_page, packed_claims_page
 
     if format_ == "json":
         return json_text({"exit_code": code, "claims": [_data(finding) for finding in findings]}) + "\n"
@@ -149,7 +149,7 @@ def _rendered(findings: Sequence[Finding], rows: Sequence[Row], format_: str, co
         from bench.report.recompute.embedded import FINDINGS, element
         from bench.report.recompute.of_claims import claims_data
 
-        return claims_page(findings, element(FINDINGS, claims_data(findings, rows)))
+        return packed_claims_page(claims_page(findings, element(FINDINGS, claims_data(findings, rows))))
     return _text(findings, room) + "\n"
 
 

@@ -1,7 +1,7 @@
 """Measured results as files to be committed: whole rows to import, and a summary beside them, by device and suite.
 
 Anybody may read them, so they say nothing of the machine's owner (anonymous.py), and they hold no digit that no clock has and no more
-samples than show how they lay (light.py).
+samples than show how they lay (light.py); what is the same in many rows lies side by side (columns.py).
 
 `<folder>/<device>/<suite>.jsonl.xz` with `<suite>.summary.json.gz`. A repository must travel light, so all that lies in the folder may
 take 3 MiB together; what would be more is refused before anything is written.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from bench.errors import SelectionError, StoreError
 from bench.records import EXTERNAL, Result, Run
 from bench.store.anonymous import anonymous_result, anonymous_run
-from bench.store.exchange import replacing
+from bench.store.exchange import export_jsonl, replacing
 from bench.store.importers.report import is_from_page
 from bench.store.light import light_result
 from bench.store.queries import IMPORTED
@@ -75,7 +75,7 @@ def publish(store: Store, runs: Sequence[Run], folder: Path) -> Published:
                 for run in members:
                     copy.add_run(anonymous_run(run))
                 copy.add_results(shown)
-                copy.export_jsonl(rows, ids)
+                export_jsonl(copy, rows, ids, as_columns=True)
             write_summary(summary, [row for row in shown if row.excluded_reason is None])
             made[folder / device / f"{suite}.jsonl.xz"] = rows
             made[folder / device / f"{suite}.summary.json.gz"] = summary

@@ -78,6 +78,17 @@ def test_what_differs_decides_the_exit_code_and_each_claim_says_why(call: Call) 
     assert "bench run suites/attention.yaml --profile published  # 1 claim" in out
 
 
+def test_outside_a_terminal_no_reason_is_cut(call: Call, tmp_path: Path) -> None:
+    """A file of claims that are all absent, at a point that takes many words."""
+    (tmp_path / "far").mkdir()
+    where = "{seq_len: 4096, model: llama-3-8b, batch: 16, mask: causal, dropout: 0.1, dtype: bf16, pass: forward_backward}"
+    (tmp_path / "far" / "some.yaml").write_text(CLAIMS.replace("{seq_len: 4096}", where))
+    code, out = call("--claims", str(tmp_path / "far"), "--only", "absent")
+    assert code == 3
+    assert "not measured: no row of eager of suite attention at " in out
+    assert "dtype=bf16, pass=forward_backward\n" in out
+
+
 def test_a_busy_neighbour_that_only_an_excluded_row_tells_of_withholds_times_all_the_same(call: Call, tmp_path: Path) -> None:
     run = factories.run(label="crowded")
     beside: dict[str, Json] = {"gpu_uuid": "GPU-a", "other_compute_processes": ["python3"]}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import lzma
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from bench.plan import Prediction, TrainSpec, model_named, predict, predict_step
 from bench.plan.pinning import Pinning
 from bench.plan.rounding import PROCESS_BYTES, host_needed_bytes
 from bench.plan.terms import DISK, HOST, PINNED, Away, away_bytes
+from bench.records import dump
+from bench.store import Store
 
 GIB, MIB = 2**30, 2**20
 PUBLISHED = Path("results/published/nvidia-h200")
@@ -21,13 +23,20 @@ OWN_BYTES = 0.9 * GIB
 LLAMA = model_named("llama-3.2-1b")
 
 
+@cache
+def rows_of(suite: str) -> list[dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "published.db") as store:
+        store.import_file(PUBLISHED / f"{suite}.jsonl.xz")
+        return [dump(row) for row in store.results([run.id for run in store.runs()])]
+
+
 def published(suite: str) -> list[dict[str, Any]]:
-    lines = lzma.decompress((PUBLISHED / f"{suite}.jsonl.xz").read_bytes()).decode().splitlines()
-    rows = [row for row in map(json.loads, lines) if row["kind"] == "result" and row["status"] == "ok"]
     return [
         row
-        for row in rows
-        if row["trial"]["case"]["subject"].get("offloading", "none") != "none" and told(row, "host_resident_bytes")
+        for row in rows_of(suite)
+        if row["status"] == "ok"
+        and row["trial"]["case"]["subject"].get("offloading", "none") != "none"
+        and told(row, "host_resident_bytes")
     ]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench import stats
-from bench.records import Measurement
+from bench.records import Check, Measurement
 from bench.report.numbers.samples import taken
 from bench.store import Retention, Store, publish
 from bench.store.light import MOST_SAMPLES, equally_light, light_result
@@ -53,8 +53,45 @@ def test_few_samples_whole_numbers_and_a_light_row_stay_as_they_are() -> None:
     row = light_result(whole)
     assert row.measurements[0].samples == exact
     assert (len(row.measurements[1].samples), row.measurements[1].note) == (MOST_SAMPLES, None)
-    assert row.conditions == {"power_w": {"min": 0.333333333}, "gpus": [{"share": 0.666666667}], "readings": 150_323_855_361}
+    assert row.conditions == {"power_w": {"min": 0.333333}, "gpus": [{"share": 0.666667}], "readings": 150_323_855_361}
     assert light_result(row) == row
+
+
+def test_what_was_measured_keeps_nine_digits_what_it_cost_us_four_and_moments_a_thousandth_of_their_step() -> None:
+    moments = [{"at_s": at, "bytes": {"parameters": 1_048_577}, "phase": "forward"} for at in (0.0, 0.123456, 2.345678)]
+    whole = factories.result(
+        factories.run().id,
+        measurements=(factories.measurement("time_s", (1 / 3,)), factories.measurement("fork_s", (1 / 3,))),
+        checks=(Check("out", "small", 1 / 3, 2 / 3, 1.0, True),),
+        conditions={"ranks": {"0": {"memory_explained": {"timeline": moments}}}},
+        duration_s=1234.56789,
+    )
+    row = light_result(whole)
+    assert [one.samples for one in row.measurements] == [(0.333333333,), (0.3333,)]
+    assert row.checks == (Check("out", "small", 0.333333333, 0.666666667, 1.0, True),)
+    told = row.conditions["ranks"]["0"]["memory_explained"]["timeline"]
+    assert [one["at_s"] for one in told] == [0.0, 0.123, 2.346]
+    assert [one["bytes"] for one in told] == [{"parameters": 1_048_577}] * 3
+    assert row.duration_s == 1234.57
+    assert light_result(row) == row
+    mine, yours = equally_light(whole, row)
+    assert mine == yours
+
+
+def test_a_row_as_older_versions_published_it_is_the_same_row_even_with_whole_numbers_of_many_digits() -> None:
+    older = factories.result(
+        factories.run().id,
+        measurements=(factories.measurement("peak_bytes", (13_897_695_232.0,)), factories.measurement("exit_s", (0.123456789,))),
+        checks=(Check("out", "small", 0.01570431502018399, 0.024510476735585707, 0.06465924530695633, True),),
+        conditions={"power_w": {"min": 135.492123}},
+        duration_s=2.393151420999999,
+    )
+    for ours, theirs in ((older, light_result(older)), (light_result(older), older)):
+        assert ours != theirs
+        mine, yours = equally_light(ours, theirs)
+        assert mine == yours
+    mine, yours = equally_light(older, light_result(dataclasses.replace(older, duration_s=2.394)))
+    assert mine != yours
 
 
 @pytest.mark.parametrize("thinned_first", [True, False])

@@ -14,9 +14,24 @@ from bench.store.packed import packed, unpacked
 def test_text_comes_back_and_holds_no_character_of_html_while_packed() -> None:
     text = '{"a": "</script><!-- é \u2028 𝛼 \ud800"}' * 40
     made = packed(text)
-    assert re.fullmatch(r"[A-Za-z0-9+/=]+", made)
+    assert re.fullmatch(r"\[[ -~]+", made)
+    assert not set(made) & set("<>&\"'\\")
     assert len(made) < len(text) / 4
     assert unpacked(made, 10_000) == text
+
+
+@pytest.mark.parametrize("length", range(8))
+def test_each_length_comes_back_and_its_last_letter_is_the_only_one(length: int) -> None:
+    made = packed("x" * length)
+    assert unpacked(made, 10) == "x" * length
+    for other in "09AZaz!~,.:":
+        if other != made[-1]:
+            with pytest.raises(ValueError, match="cannot be unpacked"):
+                unpacked(made[:-1] + other, 10)
+
+
+def test_what_older_versions_packed_is_read() -> None:
+    assert unpacked(base64.b64encode(zlib.compress("alt 𝛼".encode())).decode(), 100) == "alt 𝛼"
 
 
 @pytest.mark.parametrize(
@@ -28,8 +43,23 @@ def test_text_comes_back_and_holds_no_character_of_html_while_packed() -> None:
         ("no base64!", "cannot be unpacked"),
         (base64.b64encode(b"no deflate").decode(), "cannot be unpacked"),
         ("é", "cannot be unpacked"),
+        ("[é", "cannot be unpacked"),
+        ("[<><><", "cannot be unpacked"),
+        ("[~~~~~", "cannot be unpacked"),
+        ("[", "cut off"),
     ],
-    ids=["bomb", "half", "more", "no base64", "no deflate", "no ASCII"],
+    ids=[
+        "bomb",
+        "half",
+        "more",
+        "no base64",
+        "no deflate",
+        "no ASCII",
+        "no ASCII after the mark",
+        "letters of HTML",
+        "too large",
+        "nothing",
+    ],
 )
 def test_what_was_not_packed_here_is_refused_with_the_reason(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):

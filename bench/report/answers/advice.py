@@ -227,7 +227,7 @@ def _numbers(choice: _Choice, at: str, alike: str) -> str:
         return f"nothing else {alike}was measured here" if choice.kind == ONLY else f"nothing else {alike}has a time here"
     if choice.kind == STAY:
         if choice.ties:
-            return f"nothing is shown to be faster; {_listed(choice.ties)} can't be told from it{at}"
+            return f"nothing is shown to be faster; {units.listed(choice.ties)} can't be told from it{at}"
         faster = "nothing is faster" if _doubt(choice) is None else "no median is lower"
         own = choice.cell.values[TIME].median
         return f"{faster}; the next, {beside.label}, {_longer(beside.values[TIME].median, own)}{at}"
@@ -236,7 +236,9 @@ def _numbers(choice: _Choice, at: str, alike: str) -> str:
         parts = [f"{memory_words(choice.memory)} of {beside.label}", speed_words(choice.time, None)]
     words = ", ".join(part for part in parts if part) + at
     errors = error_words(choice.cell, beside, always=choice.kind == APART)
-    return words + (f"; {errors}" if errors else "") + (f"; {_listed(choice.ties)} can't be told from it" if choice.ties else "")
+    return (
+        words + (f"; {errors}" if errors else "") + (f"; {units.listed(choice.ties)} can't be told from it" if choice.ties else "")
+    )
 
 
 def _longer(time_s: float, own_s: float) -> str:
@@ -253,10 +255,6 @@ def _doubt(choice: _Choice) -> str | None:
     if few < FEWEST:
         return f"{few} trial{'' if few == 1 else 's'}: an interval needs {FEWEST}"
     return f"can't tell: {choice.time.reason}" if choice.kind in (STAY, UNSETTLED) and choice.time is not None else None
-
-
-def _listed(labels: Sequence[str]) -> str:
-    return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
 
 
 def speed_words(against: Against | None, of: str | None) -> str:

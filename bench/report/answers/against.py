@@ -6,7 +6,6 @@ of the section; memory: exact rules (`bench.judge.values`). How trials ended goe
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,6 @@ SYMBOLS: Mapping[str, str] = {WORSE: "▲", BETTER: "▼", SAME: "=", CANNOT_TEL
 OTHER = "other numbers"
 """Instead of a word: who computes something else on purpose is neither better nor worse."""
 _PLAIN: Mapping[Word, str] = {Word.WORSE: WORSE, Word.BETTER: BETTER, Word.SAME: SAME}
-_TRIALS = re.compile(r"--trials \d+")
 Key = tuple[str, str]
 """Case key and arm."""
 
@@ -90,12 +88,6 @@ def interval_words(low: float | None, high: float | None) -> str:
         return ""
     first, second = (units.ratio(value).removesuffix("×") for value in (low, high))
     return f"{first}{units.EN_DASH}{second}"
-
-
-def with_trials(command: str, trials: int) -> str:
-    """The command that measures a row again, with another number of trials."""
-    wanted = f"--trials {trials}"
-    return _TRIALS.sub(wanted, command) if _TRIALS.search(command) else f"{command} {wanted}"
 
 
 def judge(pairs: Sequence[Pair]) -> list[Against]:

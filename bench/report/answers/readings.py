@@ -165,7 +165,7 @@ def _reading(contest: _Contest, xs: list[Size], names: tuple[str, ...], aside: s
     return Reading(
         metric,
         span_text(contest.facet, contest.section.swept, xs),
-        _names(names),
+        units.listed(names),
         detail,
         "; ".join(_doubts(contest, xs, names)) or None,
         aside,
@@ -282,7 +282,3 @@ def span_text(facet: Facet, swept: str | None, xs: Sequence[Size]) -> str:
         name = swept.replace("_", " ")
         words.append(f"{name} {xs[0]}" if len(xs) == 1 else f"{name} {xs[0]}{units.EN_DASH}{xs[-1]}")
     return " · ".join(words) or "the one point measured"
-
-
-def _names(labels: Sequence[str]) -> str:
-    return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"

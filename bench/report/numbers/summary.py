@@ -180,10 +180,7 @@ class CaseSummary:
 
     def axis(self, name: str) -> Scalar:
         """Value of an axis, None where this case lacks it."""
-        try:
-            return self.case.axis_value(name)
-        except KeyError:
-            return None
+        return self.case.axis_or_none(name)
 
 
 def _case_status(results: Iterable[Result]) -> Status:

@@ -129,6 +129,11 @@ def shorten(text: str, limit: int = 300) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters)"
 
 
+def listed(labels: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
+
+
 def percent(value: float) -> str:
     """A share of one as a percentage with one digit below ten."""
     return f"{value * 100:.1f} %" if abs(value) < 0.0995 else f"{value * 100:.0f} %"

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 
 from bench import __version__
 from bench.judge.claim_records import UNITS, Bounds, Claim, Finding, Ours, Word
-from bench.plaintext import plain
+from bench.plaintext import markdown_cell, plain
 from bench.report.numbers.units import EN_DASH, digits
+from bench.report.outputs.folded import CLAIMS_NOTICE, folded
+from bench.report.outputs.own_files import digest_of, static
+from bench.report.outputs.thin import thin
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -92,13 +95,12 @@ def expected_words(claim: Claim) -> str:
     by = claim.measured_by
     if isinstance(claim.expected, str):
         return f"{by.of} {claim.expected} than {by.over}" if by is not None else claim.expected
-    unit = "" if claim.kind == "exponent" else claim.unit
     if isinstance(claim.expected, Bounds):
         low, high = claim.expected.at_least, claim.expected.at_most
         if low is not None and high is not None:
-            return _with_unit(f"{_plain(low)} to {_plain(high)}", unit)
-        return _with_unit(f"at most {_plain(high)}" if high is not None else f"at least {_plain(low or 0.0)}", unit)
-    return _with_unit(_plain(claim.expected), unit)
+            return _with_unit(f"{_plain(low)} to {_plain(high)}", claim)
+        return _with_unit(f"at most {_plain(high)}" if high is not None else f"at least {_plain(low or 0.0)}", claim)
+    return _with_unit(_plain(claim.expected), claim)
 
 
 def _plain(value: float) -> str:
@@ -106,8 +108,13 @@ def _plain(value: float) -> str:
     return f"{value:.10g}"
 
 
-def _with_unit(text: str, unit: str) -> str:
-    return f"{text}{unit}" if unit == "×" else f"{text} {unit}".rstrip()
+def _with_unit(text: str, claim: Claim) -> str:
+    """An exponent says that it is one: beside `grows quadratically` a bare 1 would be a riddle."""
+    if claim.kind == "ordering":
+        return text
+    if claim.kind == "exponent":
+        return f"exponent {text}"
+    return f"{text}{claim.unit}" if claim.unit == "×" else f"{text} {claim.unit}"
 
 
 def _number(claim: Claim, value: float) -> str:
@@ -121,8 +128,7 @@ def _number(claim: Claim, value: float) -> str:
 
 
 def _ours_words(claim: Claim, ours: Ours) -> str:
-    unit = "" if claim.kind in ("exponent", "ordering") else claim.unit
-    return _with_unit(_number(claim, ours.value), unit)
+    return _with_unit(_number(claim, ours.value), claim)
 
 
 def _interval_words(claim: Claim, ours: Ours) -> str:
@@ -144,24 +150,16 @@ def claims_markdown(findings: Sequence[Finding]) -> str:
     """The table, and below it the commands that measure what is missing."""
     rows = rows_of(findings)
     heads = ("verdict", "claim", "source", "theirs", "ours", "interval", "n", "why", "row")
-    lines = [f"## {_cell(headline(findings))}", "", f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
+    lines = [f"## {markdown_cell(headline(findings))}", "", f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
     for row in rows:
         why = f"{row.why}. {row.differs}" if row.differs else row.why
         place = f"{row.configuration}; {row.made_on}"
         shown = (row.word, f"{row.says} ({place})", row.source, row.theirs, row.ours, row.interval, row.n, why, row.row or "–")
-        lines.append(f"| {' | '.join(_cell(text) for text in shown)} |")
+        lines.append(f"| {' | '.join(markdown_cell(text) for text in shown)} |")
     missing = list(dict.fromkeys(row.missing for row in rows if row.missing))
     if missing:
         lines += ["", "What is missing is measured by", "", "```", *(plain(command) for command in missing), "```"]
     return "\n".join(lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    """Text that can neither end a cell nor become markup."""
-    flat = plain(" ".join(text.split()))
-    for character in "\\`*_[]|#~":
-        flat = flat.replace(character, "\\" + character)
-    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def claims_page(findings: Sequence[Finding], island: str = "", *, version: str = __version__) -> str:
@@ -169,7 +167,21 @@ def claims_page(findings: Sequence[Finding], island: str = "", *, version: str =
     rows = rows_of(findings)
     groups = [(str(word), [row for row in rows if row.word == word]) for word in Word]
     shown = [group for group in groups if group[1]]
-    return _template().render(headline=headline(findings), groups=shown, version=version, island=island)
+    script = _script()
+    return _template().render(
+        headline=headline(findings), groups=shown, version=version, island=island, script=script, script_hash=digest_of(script)
+    )
+
+
+def packed_claims_page(page: str) -> str:
+    """The page as it travels: claims of the first verdict open, the others and all commands packed. `unfolded` gives back the thin page."""
+    return folded(thin(page), CLAIMS_NOTICE)
+
+
+@cache
+def _script() -> str:
+    """What puts packed parts back; this page has no tables to sort."""
+    return f"const wireTables = () => {{}}, wireRows = () => {{}};\n{static('parts.js')}"
 
 
 @cache

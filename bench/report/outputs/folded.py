@@ -30,30 +30,36 @@ FORMER_NOTICE = (
     "made of."
 )
 """Of pages of older versions, which pack less."""
+CLAIMS_NOTICE = (
+    "What is closed, and the claims of each verdict but the first, are packed in this file; “…” stands where each belongs. A browser of "
+    "2023 or later puts them back by JavaScript, and `bench claims --format markdown` tells them openly."
+)
+"""Of a page of claims."""
 LEAST_CHARS = 200
 """A part that is shorter stays where it is."""
 _SCRIPT = "<script>"
 _MAIN = re.compile(r"<main\b[^<>]*>")
 _MAIN_END = "</main>"
 _TAG = re.compile(r"<(/?)(article|details|div|section)\b([^<>\"]*(?:\"[^\"]*\"[^<>\"]*)*)>")
-_HEAD = re.compile(r"\s*<(summary|h3)\b.*?</\1>", re.S)
+_HEAD = re.compile(r"\s*<(summary|h2|h3)\b.*?</\1>", re.S)
 """What is seen of a part that is packed."""
 _ROWS = re.compile(r"\sclass=\"?rows\b")
 _PANEL = re.compile(r"\sclass=\"?facet\b")
 _OPEN = re.compile(r"\sopen\b")
 _BELOW = re.compile(r"\sclass=\"?(?:second|workload|environment)\b")
 """What comes below the answers of a run."""
+_GROUP = re.compile(r"\sclass=\"?group\b")
 _CODE = re.compile(r"`([^`]*)`")
 
 
-def folded(page: str) -> str:
+def folded(page: str, notice: str = NOTICE) -> str:
     """The page with its parts packed; one that has no such part as it is. `unfolded` gives back what came, as UTF-8 can hold it."""
     page = page.encode("utf-8", "backslashreplace").decode("utf-8")
     main, end = _MAIN.search(page), page.find(_MAIN_END)
     head, script_tag, script = page.rpartition(_SCRIPT)
     if BEGINNING in page or PLACE in page or main is None or not main.end() <= end < len(head):
         return page
-    kept, parts, at = [page[: main.end()], _notice(page, NOTICE)], [], main.end()
+    kept, parts, at = [page[: main.end()], _notice(page, notice)], [], main.end()
     for start, stop in _places(page, main.end(), end):
         kept += [page[at:start], PLACE]
         parts.append(page[start:stop])
@@ -83,7 +89,7 @@ def unfolded(page: str) -> str:
         raise NoPage(f"the page has {len(others)} places for packed parts, and {len(parts)} parts")
     whole = first + "".join(part + after for part, after in zip(parts, others, strict=True))
     main = _MAIN.search(whole)
-    for notice in (_notice(page, words) for words in (NOTICE, FORMER_NOTICE)):
+    for notice in (_notice(page, words) for words in (NOTICE, FORMER_NOTICE, CLAIMS_NOTICE)):
         if main is not None and whole.startswith(notice, main.end()):
             return whole[: main.end()] + whole[main.end() + len(notice) :]
     return whole
@@ -99,7 +105,7 @@ def _notice(page: str, words: str) -> str:
 def _places(page: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
     """Where each part begins and stops, outermost parts alone."""
     around: list[int | None] = []
-    panels = runs = 0
+    panels = runs = groups = 0
     for tag in _TAG.finditer(page, begin, end):
         closing, name, attributes = tag.groups()
         if closing:
@@ -108,17 +114,17 @@ def _places(page: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
                 yield start, tag.start()
             continue
         is_panel = name == "details" and _PANEL.search(attributes) is not None
+        is_group = name == "section" and _GROUP.search(attributes) is not None
         panels += is_panel
+        groups += is_group
         runs += name == "article"
         start = None
         if all(begun is None for begun in around):
+            is_later = (is_panel and panels > 1) or (is_group and groups > 1)
+            is_shut = name == "details" and not _OPEN.search(attributes)
             if runs > 1 and name in ("div", "section") and _BELOW.search(attributes):
                 start = tag.end()
-            elif (
-                (is_panel and panels > 1)
-                or (name == "section" and _ROWS.search(attributes))
-                or (name == "details" and not _OPEN.search(attributes))
-            ):
+            elif is_later or is_shut or (name == "section" and _ROWS.search(attributes)):
                 head = _HEAD.match(page, tag.end(), end)
                 start = None if head is None else head.end()
         around.append(start)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bench import __version__
 from bench.judge.changepoints import change_points
 from bench.judge.compare import Comparison
+from bench.judge.environment_diff import values_words
 from bench.judge.evidence import Evidence, TrialRow
 from bench.judge.history import FEWEST_FOR_STEPS
 from bench.judge.thresholds import RULES, SPEED, Manner
@@ -101,7 +102,7 @@ def judged_page(
         "why": why,
         "sides": sides,
         "banners": comparison.banners,
-        "facts": [f"{fact.name}: {_values(fact.first)} → {_values(fact.second)}" for fact in comparison.environment],
+        "facts": [f"{fact.name}: {values_words(fact.first)} → {values_words(fact.second)}" for fact in comparison.environment],
         "totals": [(total.workload, total.metric, f"{total.ratio:.3f}×", total.n) for total in comparison.totals],
         "rows": rows,
         "scale": forest.scale(),
@@ -148,10 +149,6 @@ def _is_news(verdict: Verdict) -> bool:
 def _asks(verdict: Verdict) -> bool:
     """Whether somebody has to do something: what is worse or missing, what is accepted, and a suspect that is still open."""
     return verdict.word in (Word.WORSE, Word.MISSING) or verdict.alarm is not None
-
-
-def _values(values: Sequence[object]) -> str:
-    return ", ".join(map(str, values)) or "not known"
 
 
 def side_words(value: float | None, metric: str) -> str:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -15,7 +12,7 @@ from markupsafe import Markup
 from bench import __version__
 from bench.metrics import METRICS
 from bench.records import Result, Run, Status
-from bench.report.answers.against import SYMBOLS, with_trials
+from bench.report.answers.against import SYMBOLS
 from bench.report.answers.readings import ratio_words, value_words
 from bench.report.drawing import figures
 from bench.report.drawing.parts import pattern_definitions
@@ -23,6 +20,7 @@ from bench.report.drawing.shared import shared
 from bench.report.numbers import findings, units
 from bench.report.numbers.rates import rate_words
 from bench.report.numbers.summary import PEAK, SAVED, TIME, TOTAL, CaseSummary, Reach, gather
+from bench.report.outputs.own_files import digest_of, static
 from bench.report.outputs.thin import thin
 from bench.report.recompute.island import as_element, island
 from bench.report.recompute.stated import Marks
@@ -33,6 +31,7 @@ from bench.report.views.rows import Depth
 from bench.report.views.runs import run_view
 from bench.report.views.sharing import pooled
 from bench.report.views.told_apart import in_shown_order, name_in_list, suite_words
+from bench.run.commands import with_trials
 
 if TYPE_CHECKING:
     from jinja2 import Environment as Templates
@@ -50,13 +49,6 @@ STATUS_WORDS: Mapping[Status, str] = {
     Status.CRASHED: "its process died", Status.INVALID: "measured, but the conditions forbid using it",
     Status.UNSUPPORTED: "cannot, by its own declaration or the library's words", Status.UNAVAILABLE: "package or device absent",
 }  # fmt: skip
-
-
-@cache
-def static(name: str) -> str:
-    """The text of a file of the page's own, without its indentation."""
-    text = (files("bench.report") / "static" / name).read_text(encoding="utf-8")
-    return re.sub(r"\n\s+", "\n", text).strip()
 
 
 @cache
@@ -164,7 +156,7 @@ def _written(
         "depth": depth,
         "css": static("page.css"),
         "script": script,
-        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "script_hash": digest_of(script),
         "island": data,
         "q": Marks.of(cases, scope_ids(views), full=depth.full),
     }

@@ -55,9 +55,11 @@ def _other(finding: Finding) -> dict[str, Json]:
 
 
 def verify_claims(page: str) -> Checked:
-    """Holds a page of claims against its data. Raises NoPage."""
+    """Holds a page of claims against its data; what is packed is put back first. Raises NoPage."""
+    from bench.report.outputs.folded import unfolded
     from bench.store.page_data import NoPage
 
+    page = unfolded(page)
     data = data_of(page, FINDINGS)
     try:
         rows = {row.result.id: row for row in (load(Row, one) for one in data["rows"])}

@@ -288,16 +288,9 @@ def _word(status: Status) -> str:
 def _names(cases: Sequence[Case]) -> list[str]:
     """Each case by its subject and the axes that differ between them."""
     axes = ("workload", *FIXED_AXES, *dict.fromkeys(name for case in cases for name in case.params))
-    differ = [axis for axis in axes if len({repr(_axis(case, axis)) for case in cases}) > 1]
+    differ = [axis for axis in axes if len({repr(case.axis_or_none(axis)) for case in cases}) > 1]
     return [" ".join((case.subject_label, *_told(case, differ))) for case in cases]
 
 
 def _told(case: Case, axes: Iterable[str]) -> Iterable[str]:
-    return (f"{axis}={value}" for axis in axes if (value := _axis(case, axis)) is not None)
-
-
-def _axis(case: Case, axis: str) -> object:
-    try:
-        return case.axis_value(axis)
-    except KeyError:
-        return None
+    return (f"{axis}={value}" for axis in axes if (value := case.axis_or_none(axis)) is not None)

@@ -1,6 +1,17 @@
+const LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%:()*+-;,=.?@^_`{|}~";
+// After a mark five letters are four bytes; what lacks at the end is filled up, and taken away again.
 const unpack = async (packed) => {
-  const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
+  const length = packed.length - 1, lacks = (5 - length % 5) % 5, bytes = new DataView(new ArrayBuffer((length + lacks) / 5 * 4));
+  const digits = new Map([...LETTERS].map((letter, digit) => [letter, digit]));
+  for (let at = 0, number = 0; at < length + lacks; at++) {
+    number = number * 85 + (at < length ? digits.get(packed[at + 1]) : 84);
+    if (at % 5 === 4) {
+      bytes.setUint32((at - 4) / 5 * 4, number);
+      number = 0;
+    }
+  }
+  const whole = new Blob([new Uint8Array(bytes.buffer, 0, bytes.byteLength - lacks)]);
+  return new Response(whole.stream().pipeThrough(new DecompressionStream("deflate"))).text();
 };
 (() => {
   const begin = () => { wireTables(); wireRows(); };

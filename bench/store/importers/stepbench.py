@@ -7,11 +7,14 @@ from typing import TypeVar
 
 from bench import __version__
 from bench.records import RECORD_VERSION, Json, Result, Run, load
+from bench.store.columns import rows_of
 from bench.store.exchange import FORMAT
 from bench.store.intake import Intake
 from bench.store.source import MAX_DEPTH, Source, deeper_than, parsed
 
 R = TypeVar("R")
+_DEEPEST_COLUMNS = 4 * MAX_DEPTH
+"""Each level of a row is three of its columns."""
 
 
 def recognises(head: str) -> bool:
@@ -33,6 +36,8 @@ def read(source: Source, intake: Intake) -> None:
         elif kind == "result":
             intake.result(_record(source, Result, data), where, len(line))
             results += 1
+        elif kind == "results":
+            results += _together(source, intake, data, where)
         else:
             source.refuse(f"a line of the unknown kind {kind!r}")
     intake.finish()
@@ -44,6 +49,25 @@ def read(source: Source, intake: Intake) -> None:
             )
 
 
+def _together(source: Source, intake: Intake, data: dict[str, Json], where: str) -> int:
+    """Takes in all results of a line that has them as columns, and counts them."""
+    if deeper_than(data, _DEEPEST_COLUMNS):
+        source.refuse(f"nested deeper than {_DEEPEST_COLUMNS}")
+    rows = rows_of(data)
+    taken = 0
+    while True:
+        try:
+            found = next(rows, None)
+        except ValueError as error:
+            source.refuse(f"results that cannot be read ({error})")
+        if found is None:
+            return taken
+        row, size_bytes = found
+        _not_too_deep(source, row)
+        taken += 1
+        intake.result(_record(source, Result, row), f"{where}, row {taken}", size_bytes)
+
+
 def _object(source: Source, line: bytes) -> dict[str, Json]:
     try:
         data = parsed(line)
@@ -51,10 +75,14 @@ def _object(source: Source, line: bytes) -> dict[str, Json]:
         source.refuse(str(error))
     if not isinstance(data, dict):
         source.refuse("not a JSON object")
+    _not_too_deep(source, data)
+    return data
+
+
+def _not_too_deep(source: Source, data: dict[str, Json]) -> None:
     # Everywhere else the record itself says how deep it goes.
     if any(deeper_than(data.get(name), MAX_DEPTH) for name in ("conditions", "suite_data", "options")):
         source.refuse(f"nested deeper than {MAX_DEPTH}")
-    return data
 
 
 def _record(source: Source, cls: type[R], data: Json) -> R:

@@ -10,9 +10,10 @@ import pytest
 from bench.judge.verdict import BETTER, CANNOT_TELL, DID_NOT_RUN, READER_WORDS, SAME, WORSE
 from bench.records import Result, Status
 from bench.report import render_page
-from bench.report.answers.against import OTHER, Judged, Pair, judge, judged, with_trials
+from bench.report.answers.against import OTHER, Judged, Pair, judge, judged
 from bench.report.numbers.layout import sections
 from bench.report.numbers.summary import PEAK, TIME, gather
+from bench.run.commands import with_trials
 from tests import factories
 from tests.report.chromium import NOW
 from tests.report.step_sample import quantized_run

@@ -37,6 +37,13 @@ def test_expectations_that_are_no_number_are_words() -> None:
     assert expected_words(order) == "QAT higher than PTQ"
 
 
+def test_an_exponent_says_that_it_is_one() -> None:
+    along = Measured(suite="attention", metric="peak_bytes", of="eager", along="seq_len")
+    grows = claim(kind="exponent", unit="×", expected=Bounds(at_least=0.8, at_most=1.1), measured_by=along)
+    row = rows_of([Finding(grows, Word.REPRODUCED, "as claimed", Ours(0.96, 0.94, 0.99, 0.95, 5))])[0]
+    assert (row.theirs, row.ours, row.interval) == ("exponent 0.8 to 1.1", "exponent 0.96", "0.94 – 0.99 (95 %)")
+
+
 def test_the_first_sentence_counts_what_was_judged() -> None:
     assert headline(FINDINGS) == (
         "Of 3 claims 2 can be judged here: 1 reproduced, 1 not reproduced (1 of them because ours is more than claimed), 0 can't be told"

@@ -1,4 +1,4 @@
-"""Pages that travel light pack rows, panels and what is closed: nothing is lost, every edit is found, and a browser puts it all back."""
+"""Pages that travel light pack rows, panels, further runs and what is closed: edits are found, a browser puts it back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from bench.lang import language
 from bench.lang.pages import page_in
 from bench.report import render_page
-from bench.report.outputs.folded import BEGINNING, NOTICE, PLACE, folded, unfolded
+from bench.report.outputs.folded import BEGINNING, FORMER_NOTICE, NOTICE, PLACE, folded, unfolded
 from bench.report.recompute.verify import verify_page
 from bench.store import Store
 from bench.store.packed import packed, unpacked
@@ -58,15 +58,36 @@ def test_what_is_unfolded_is_what_was_folded_to_the_last_character(light: Callab
     assert len(small) < len(page)
 
 
-def test_the_first_panel_and_every_heading_stay_open_and_what_a_part_leaves_is_an_ellipsis(light: Callable[[str], str]) -> None:
+def test_of_the_first_run_a_panel_and_every_heading_stay_open_and_what_a_part_leaves_is_an_ellipsis(
+    light: Callable[[str], str],
+) -> None:
     page, small = light("two"), folded(light("two"))
-    first, second = (found.start() for found in re.finditer(r"<details class=facet", small))
-    assert "<svg" in small[first:second]
+    first, second = (found.start() for found in re.finditer("<article", small))
+    panel = small.index("<details class=facet", first)
+    assert "<svg" in small[panel:second]
     assert small.count("<summary>") + "".join(parts_of(small)).count("<summary>") == page.count("<summary>")
-    assert len(re.findall(rf"<section class=rows[^>]*>\s*<h3>.*?</h3>{PLACE}</section>", small)) == page.count(
-        "<section class=rows"
-    )
+    heads = re.findall(rf"<section class=rows[^>]*>\s*<h3>.*?</h3>{PLACE}</section>", small)
+    assert len(heads) == page.partition("</article>")[0].count("<section class=rows")
     assert small.count(PLACE) == len(parts_of(small)) > 5
+
+
+def test_of_another_run_the_question_its_judged_numbers_and_what_to_use_stay_open(light: Callable[[str], str]) -> None:
+    second = folded(light("two")).partition("</article>")[2].partition("</article>")[0]
+    for said in ("What does each technique buy?", "Time against defaults", "18</strong> of 18", "Use <b>3: + fused optimizer</b>"):
+        assert said in second
+    shut = re.findall(rf"<(\w+ class=\w+)[^>]*>{PLACE}</(?:div|section)>", second)
+    assert shut == ["div class=second", "section class=workload", "section class=environment"]
+
+
+@pytest.mark.parametrize("name", ["en", "zh-TW"])
+def test_the_notice_of_older_pages_is_read_back(light: Callable[[str], str], name: str) -> None:
+    page = light("plain") if name == "en" else page_in(light("plain"), language(name))
+    own = None if name == "en" else language(name)
+    now, then = (re.sub("`(.*?)`", r"<code>\1</code>", text if own is None else own.said(text)) for text in (NOTICE, FORMER_NOTICE))
+    small = folded(page)
+    assert now != then
+    assert unfolded(small.replace(f">{now}<", f">{then}<")) == unfolded(small) == page
+    assert f">{now}<" in small
 
 
 def test_a_page_without_parts_stays_as_it_is() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +11,8 @@ import pytest
 from bench.judge.claim_numbers import Row
 from bench.judge.claim_records import Finding
 from bench.judge.claims import judge_claims
-from bench.report.outputs.claims import claims_page
+from bench.report.outputs.claims import claims_page, packed_claims_page
+from bench.report.outputs.folded import PLACE, unfolded
 from bench.report.recompute.embedded import FINDINGS, element, stated_rows
 from bench.report.recompute.of_claims import WORDS, claims_data, verify_claims
 from bench.store.page_data import NoPage
@@ -115,9 +118,24 @@ def test_a_page_that_does_not_fit_together_is_refused_in_words(change: Callable[
         verify_claims(change(made()))
 
 
+def test_a_packed_page_keeps_the_first_verdict_open_agrees_and_an_edit_of_what_is_packed_is_found() -> None:
+    page = made(FOUND)
+    small = packed_claims_page(page)
+    heads = re.findall("<h2.*?</h2>", page)
+    assert len(heads) > 2
+    assert all(re.sub('"', "", head) in small.replace('"', "") for head in heads)
+    assert small.count("<table") == 1
+    assert small.count(PLACE) >= len(heads) - 1
+    assert verify_claims(small) == verify_claims(page)
+    whole = unfolded(small)
+    reason = next(finding.why for finding in reversed(FOUND) if html.escape(finding.why) in whole)
+    edited = packed_claims_page(page.replace(html.escape(reason), "because", 1))
+    assert not verify_claims(edited).agrees
+
+
 def test_words_of_others_stay_words_in_the_data_and_in_the_table() -> None:
     hostile = "</script><script>alert(1)</script>"
     page = made(judge_claims([claim(says=hostile, differs=hostile)], TIMED))
-    assert page.count("<script") == 1
+    assert page.count("<script") == 2  # the data, and what puts packed parts back
     assert stated_rows(page)["one"][5].endswith(hostile)
     assert verify_claims(page).agrees
