@@ -31,9 +31,9 @@ question: Which norm is faster?
 workload: rms_norm
 subjects: {rms_norm: [eager, torch_native]}
 sweep: {model: [tiny], seq_len: [32, 64, 96, 128, 160, 192], batch: [1], dtype: [fp32], pass: [forward]}
-protocol: {trials: 5, max_sampling_s: 0.1}
+protocol: {trials: 4, max_sampling_s: 0.1}
 """
-TRIALS = 6 * 2 * 5
+TRIALS = 6 * 2 * 4
 
 CONFIGURATION = """
 ClusterName=bench

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+USUAL_TEMPORARY_FOLDER = Path(tempfile.gettempdir())
+
 
 @pytest.fixture(autouse=True)
 def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -67,10 +67,10 @@ def _torment(folder: Path, kills: int, trials: int, seed: int) -> tuple[Counter[
             continue
         # A server takes seconds to start and milliseconds to fork: three of four kills wait until a trial runs, or most would hit imports.
         if not trial_seen and _target(parent, "trial") is None:
-            time.sleep(0.03)
+            time.sleep(0.1)
             continue
         trial_seen = True
-        time.sleep(chance.uniform(0.0, chance.choice([0.02, 0.3, 1.5])))
+        time.sleep(chance.uniform(0.0, chance.choice([0.02, 0.2, 0.6])))
         target = _target(parent, roles[-1])
         if target is None or parent.poll() is not None:
             trial_seen = chance.random() < 0.25

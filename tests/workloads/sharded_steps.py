@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from bench.catalogue import load_catalogue
+from bench.worker.build import build
 from bench.workloads.precision import NUMERICS
 from bench.workloads.train_step import WORKLOAD
 from bench.workloads.train_step._data import make_batch
@@ -177,6 +178,8 @@ def main(what: str, folder: Path) -> None:
     if what == "shared":
         dist.init_process_group("gloo")
         _allow_fp16()
+    elif (trouble := build("cpu", "cpu_adam")) is not None:
+        sys.exit(trouble)
     found: dict[str, Any] = {}
     for name, (precision, fills, params) in (cases() if what == "shared" else OFFLOADED).items():
         try:

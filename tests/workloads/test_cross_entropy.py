@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import math
-import os
-import subprocess
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +17,14 @@ import torch
 from bench.catalogue import load_catalogue
 from bench.catalogue.installed import missing_requirements
 from bench.declare import Unavailable
-from bench.records import Case, Pass, Reply, Status, dump, load_json
+from bench.records import Case, Pass, Reply, Status
 from bench.worker.step import Step
 from bench.workloads.cross_entropy import WORKLOAD, CrossEntropySpec
 from bench.workloads.cross_entropy._overwritten import Overwrites
 from tests.factories import case as any_case
 from tests.worker.trials import answer, only
 
-ROOT = Path(__file__).parents[2]
 SPEC = CrossEntropySpec(tokens=40, vocab_size=300, ignored_tokens=6, dtype="fp32")
-
-IN_THE_INTERPRETER = """
-import sys
-from pathlib import Path
-import triton
-from bench.records import Case, dump, load_json
-from bench.worker import triton_interpreter
-triton_interpreter.complete()
-from tests.worker.trials import answer
-for directory in sys.argv[1:]:
-    case = load_json(Case, (Path(directory) / "case.json").read_bytes())
-    answer(Path(directory), case)
-"""
 
 
 def loss_case(workload: str, name: str, **params: Any) -> Case:
@@ -52,19 +36,6 @@ def case(name: str, **params: Any) -> Case:
     return loss_case(
         "cross_entropy", name, **{"tokens": 64, "vocab_size": 500, "ignored": 0.1, "pass_": Pass.FORWARD_BACKWARD, **params}
     )
-
-
-def interpreted(directory: Path, *cases: Case) -> list[Reply]:
-    """The replies of trials in a process whose Triton interprets its kernels on the CPU."""
-    folders = [directory / str(number) for number in range(len(cases))]
-    for folder, of in zip(folders, cases, strict=True):
-        folder.mkdir()
-        (folder / "case.json").write_text(json.dumps(dump(of)))
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", IN_THE_INTERPRETER, *map(str, folders)]
-    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return [load_json(Reply, (folder / "reply.json").read_bytes()) for folder in folders]
 
 
 def needs_liger() -> None:
@@ -290,7 +261,9 @@ def test_a_liger_kernel_that_has_moved_its_loss_is_unavailable(
 
 
 @pytest.mark.slow
-def test_liger_is_right_in_the_interpreter_and_needs_no_memory_for_the_gradient(tmp_path: Path) -> None:
+def test_liger_is_right_in_the_interpreter_and_needs_no_memory_for_the_gradient(
+    interpreted: Callable[..., list[Reply]],
+) -> None:
     needs_liger()
     on = {"device": "cpu-interpreter"}
     cases = [
@@ -299,7 +272,7 @@ def test_liger_is_right_in_the_interpreter_and_needs_no_memory_for_the_gradient(
         case("liger", pass_=Pass.FORWARD, **on),
         case("liger", pass_=Pass.BACKWARD, **on),
     ]
-    liger, eager, forward, backward = interpreted(tmp_path, *cases)
+    liger, eager, forward, backward = interpreted(*cases)
     for reply in (liger, eager, forward):
         assert reply.status is Status.OK, f"{reply.reason}\n{reply.traceback}"
         assert reply.proof is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ import pytest
 import torch
 
 from bench.catalogue import load_catalogue
-from bench.records import Case, Pass, Status
+from bench.records import Case, Pass, Reply, Status
 from bench.workloads.distillation_loss import WEIGHT_OF_TEACHER, WORKLOAD, DistillationSpec
 from tests.worker.trials import answer, only
-from tests.workloads.test_cross_entropy import interpreted, loss_case, needs_liger
+from tests.workloads.test_cross_entropy import loss_case, needs_liger
 
 DIVERGENCES = list(WEIGHT_OF_TEACHER)
 SPEC = DistillationSpec("jsd", tokens=30, hidden_size=16, vocab_size=50, ignored_tokens=5, dtype="fp64")
@@ -87,10 +88,10 @@ def test_eager_measures_and_is_proved(tmp_path: Path, divergence: str) -> None:
 
 
 @pytest.mark.slow
-def test_liger_is_right_in_the_interpreter_and_holds_less(tmp_path: Path) -> None:
+def test_liger_is_right_in_the_interpreter_and_holds_less(interpreted: Callable[..., list[Reply]]) -> None:
     needs_liger()
     on = {"device": "cpu-interpreter"}
-    *ligers, eager = interpreted(tmp_path, *(case("liger", divergence=name, **on) for name in DIVERGENCES), case("eager", **on))
+    *ligers, eager = interpreted(*(case("liger", divergence=name, **on) for name in DIVERGENCES), case("eager", **on))
     for name, reply in zip(DIVERGENCES, ligers, strict=True):
         assert reply.status is Status.OK, f"{name}: {reply.reason}\n{reply.traceback}"
         assert reply.proof is not None

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 import torch
 
-from bench.records import Pass, Status
+from bench.records import Pass, Reply, Status
 from bench.workloads.divergence_loss import DIVERGENCES, WORKLOAD, DivergenceSpec
 from tests.worker.trials import only
-from tests.workloads.test_cross_entropy import interpreted, loss_case, needs_liger
+from tests.workloads.test_cross_entropy import loss_case, needs_liger
 
 SPEC = DivergenceSpec(divergence="kl", tokens=20, vocab_size=50, dtype="fp64")
 
@@ -64,11 +64,11 @@ def test_the_slice_is_the_gradient_of_some_tokens_by_the_mean_over_all(divergenc
 
 
 @pytest.mark.slow
-def test_liger_is_right_in_the_interpreter_and_holds_fewer_tensors(tmp_path: Path) -> None:
+def test_liger_is_right_in_the_interpreter_and_holds_fewer_tensors(interpreted: Callable[..., list[Reply]]) -> None:
     needs_liger()
     shape = {"tokens": 40, "vocab_size": 300, "device": "cpu-interpreter", "pass_": Pass.FORWARD_BACKWARD}
     cases = [loss_case("divergence_loss", name, between=between, **shape) for between in DIVERGENCES for name in ("eager", "liger")]
-    replies = interpreted(tmp_path, *cases)
+    replies = interpreted(*cases)
     for reply in replies:
         assert reply.status is Status.OK, f"{reply.reason}\n{reply.traceback}"
         assert reply.proof is not None

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from bench.catalogue import load_catalogue, missing_requirements
-from bench.records import Pass, Status
+from bench.records import Pass, Reply, Status
 from bench.workloads.embedding import WORKLOAD, EmbeddingSpec
 from tests.worker.trials import answer
-from tests.workloads.test_cross_entropy import interpreted, loss_case, needs_liger
+from tests.workloads.test_cross_entropy import loss_case, needs_liger
 
 SPEC = EmbeddingSpec(tokens=40, hidden_size=24, vocab_size=12, dtype="fp32")
 
@@ -84,10 +85,10 @@ def test_who_keeps_the_last_of_a_words_gradients_only_is_wrong(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_ligers_kernels_are_right_in_both_directions(tmp_path: Path) -> None:
+def test_ligers_kernels_are_right_in_both_directions(interpreted: Callable[..., list[Reply]]) -> None:
     needs_liger()
     shape = {"tokens": 150, "hidden_size": 136, "vocab_size": 40, "device": "cpu-interpreter"}
-    (reply,) = interpreted(tmp_path, loss_case("embedding", "liger", **shape, pass_=Pass.FORWARD_BACKWARD))
+    (reply,) = interpreted(loss_case("embedding", "liger", **shape, pass_=Pass.FORWARD_BACKWARD))
     assert reply.status is Status.OK, f"{reply.reason}\n{reply.traceback}"
     assert reply.proof is not None
     assert reply.proof.verdict == "proved"

@@ -101,6 +101,8 @@ def test_every_workload_has_a_tiny_case_here() -> None:
 def test_it_measures_or_says_why_not(tmp_path: Path, workload: str, name: str, dtype: str, pass_: Pass) -> None:
     if name == "compiled" and (dtype != "fp32" or pass_ is Pass.FORWARD):
         pytest.skip("it takes long to compile: once, in both directions, is enough")
+    if name == "flex" and (dtype, pass_) == ("bf16", Pass.FORWARD):
+        pytest.skip("it takes long to compile: under masks it is measured in bf16")
     case: Case = dataclasses.replace(CASES[workload](name), dtype=dtype, pass_=pass_)
     impl = load_catalogue().implementation(workload, name)
     reply = answer(tmp_path, case)

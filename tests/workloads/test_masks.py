@@ -160,8 +160,10 @@ def test_kernels_that_take_a_matrix_measure_under_every_mask(tmp_path: Path, nam
 @pytest.mark.slow
 @pytest.mark.parametrize("mask", CASES)
 def test_flex_measures_under_every_mask(tmp_path: Path, mask: str) -> None:
-    reply = answer(tmp_path, attention("flex", params=CASES[mask]))
+    reply = answer(tmp_path, attention("flex", params=CASES[mask], dtype="bf16" if mask == "document" else "fp32"))
     assert reply.status is Status.OK, f"{reply.reason}\n{reply.traceback}"
+    assert reply.proof is not None
+    assert reply.proof.verdict == "proved"
 
 
 @pytest.mark.parametrize("mask", CASES)

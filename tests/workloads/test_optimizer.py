@@ -40,14 +40,14 @@ FP32_STATES = {
 }
 """Bytes of all states of one layer of `SHAPE`, added up by hand."""
 
-SQUARE = {**SHAPE, "intermediate_size": 256, "kv_heads": 4}
-"""All matrices of a layer are alike: torchao compiles for each shape."""
-ALIKE = 7 * 256 * 256
+SQUARE = {**SHAPE, "hidden_size": 64, "intermediate_size": 64, "heads": 1, "kv_heads": 1}
+"""All matrices of a layer are alike, and its norms are as long as that of the small problem: torchao compiles for each shape."""
+ALIKE, SHORT = 7 * 64 * 64, 2 * 64
 COMPILED_STATES = {
-    "adamw8bit_ao": 2 * (ALIKE + 4 * (ALIKE // 256) + 7 * 4 * 256) + 8 * NORMS + 9 * 4,  # a code book for each tensor
-    "adamw4bit_ao": 2 * (ALIKE // 2 + 4 * 2 * (ALIKE // 256) + 7 * 4 * 16) + 8 * NORMS + 9 * 4,
-    "adamw_fp8_ao": 2 * (ALIKE + 4 * (ALIKE // 256)) + 8 * NORMS + 9 * 4,
-    "adamw_compiled": 8 * (ALIKE + NORMS) + 9 * 4,
+    "adamw8bit_ao": 2 * (ALIKE + 4 * (ALIKE // 256) + 7 * 4 * 256) + 8 * SHORT + 9 * 4,  # a code book for each tensor
+    "adamw4bit_ao": 2 * (ALIKE // 2 + 4 * 2 * (ALIKE // 256) + 7 * 4 * 16) + 8 * SHORT + 9 * 4,
+    "adamw_fp8_ao": 2 * (ALIKE + 4 * (ALIKE // 256)) + 8 * SHORT + 9 * 4,
+    "adamw_compiled": 8 * (ALIKE + SHORT) + 9 * 4,
 }
 """Of one layer of `SQUARE`."""
 
