@@ -7,6 +7,8 @@ from difflib import SequenceMatcher
 from html.parser import HTMLParser
 from itertools import zip_longest
 
+from bench.report.recompute.former import begins
+
 MOST_TO_ALIGN = 3_000
 """Pieces beyond what is alike at beginning and end that are aligned by whatever is the same."""
 LONGEST_WHERE = 60
@@ -26,7 +28,7 @@ def differences(printed: Sequence[str], right: Sequence[str]) -> Iterator[tuple[
         at = begin + start
         where = f"after {right[at - 1][:LONGEST_WHERE]!r}" if 0 < at <= len(right) else "at the beginning"
         pairs = zip_longest(own[first:last], other[start:stop], fillvalue="")
-        yield from ((where, here, there) for here, there in pairs if here != there)
+        yield from ((where, here, there) for here, there in pairs if here != there and not begins(here, there))
 
 
 def _alike(some: Sequence[str], others: Sequence[str]) -> int:

@@ -43,3 +43,12 @@ def today(text: str) -> str:
     for pattern, said in PATTERNS.items():
         text = re.sub(pattern, said, text)
     return text
+
+
+_CUT = re.compile(r"(.+)… \(\d+ more characters\)", re.DOTALL)
+
+
+def begins(printed: str, whole: str) -> bool:
+    """Whether `printed` is the beginning of `whole`, and says that it was cut: an older version may quote less of a reason."""
+    cut = _CUT.fullmatch(printed.strip())
+    return cut is not None and " ".join(whole.split()).startswith(" ".join(cut[1].split()))

@@ -17,7 +17,7 @@ from bench.report.numbers import units
 from bench.report.numbers.findings import value_text
 from bench.report.numbers.summary import Spread, belongs_to_canary, spread
 from bench.report.recompute import stated
-from bench.report.recompute.former import today
+from bench.report.recompute.former import begins, today
 from bench.report.recompute.retold import Part, Retold, follows, retold
 from bench.report.recompute.stated import FACTS, KINDS, SAID, TRIAL
 from bench.report.recompute.statements import Statement
@@ -126,8 +126,8 @@ class Recomputed:
         scope = self._scope(statement)
         text = squeezed(today(statement.text))
         for said in scope.said:
-            if squeezed(said.text) == text:
-                self._said.add((statement.metric, text))
+            if squeezed(said.text) == text or begins(statement.text, said.text):
+                self._said.add((statement.metric, squeezed(said.text)))
                 return Held(said.what, True, statement.text)
         left = [said for said in scope.said if (statement.metric, squeezed(said.text)) not in self._said]
         nearest = closest(statement.text, [said.text for said in left])

@@ -27,6 +27,9 @@ MEANINGS: Mapping[Fit, str] = {
     Fit.ONE_SLOT: "both fill the same place, so it is one or the other",
 }
 WHY_CHARS = 240
+"""Where the pointer rests on a cell."""
+LISTED_CHARS = 800
+"""Below the table: what can be done stands at the end of a reason."""
 
 
 def compatibility_tables(run: Run, results: Sequence[Result], rows: Mapping[str, str]) -> tuple[Table, ...]:
@@ -55,7 +58,7 @@ def _reasons(found: Compatibility) -> list[str]:
     for cell in found.cells:
         if cell.words and cell.word is not Fit.WORKS and not cell.alone and not cell.same_as:
             name = cell.one if cell.one == cell.two else f"{cell.one} with {cell.two}"
-            together.setdefault((cell.word, units.shorten(" ".join(cell.words.split()), WHY_CHARS)), []).append(name)
+            together.setdefault((cell.word, units.shorten(" ".join(cell.words.split()), LISTED_CHARS)), []).append(name)
     return [f"{', '.join(names)}: {word}: {words}" for (word, words), names in together.items()]
 
 

@@ -12,7 +12,8 @@ import pytest
 from bench.records import Check, Result, Run, Status
 from bench.report import render_page
 from bench.report.numbers.summary import TOLERANCE_WORDS
-from bench.report.recompute.former import FORMER, today
+from bench.report.recompute.aligned import differences
+from bench.report.recompute.former import FORMER, begins, today
 from bench.report.recompute.statements import MAX_DEPTH, Statement, statements
 from bench.report.recompute.verify import verify_page
 from bench.store.page_data import BEGINNING, PACKED_BEGINNING, NoPage, data_text, read_page_data
@@ -91,6 +92,15 @@ def test_a_page_whose_sentences_were_written_in_former_words_agrees_and_every_fo
 )
 def test_what_older_versions_said_with_numbers_is_read_as_today(old: str, now: str) -> None:
     assert today(old) == now
+
+
+def test_an_older_version_may_quote_less_of_a_reason_and_no_other_one() -> None:
+    whole = "A with B: wrong loss: error 0.06 > limit 0.02; keep that out of the graph"
+    assert begins("A with B: wrong loss: error 0.06… (45 more characters)", whole)
+    assert not begins("A with B: wrong loss: error 0.05… (45 more characters)", whole)
+    assert not begins("A with B: wrong loss: error 0.06", whole)
+    assert list(differences(["one", "A with B: wrong… (9 more characters)"], ["one", whole])) == []
+    assert len(list(differences(["one", "A with C: wrong… (9 more characters)"], ["one", whole]))) == 1
 
 
 def test_a_light_page_agrees_packed_and_as_older_versions_wrote_it() -> None:
