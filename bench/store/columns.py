@@ -23,6 +23,8 @@ NAME = "metric"
 MOST_ROWS = 100_000
 MOST_VALUES = 1_000_000
 """Of one row, 16 characters of text being one more: a repeated value takes no room in a file, and must not fill memory."""
+MOST_TOGETHER = 8 * 2**20
+"""Values of all rows, as many as lines of their own could hold in 16 MiB: nor must it fill a disk."""
 _CHARS = 16
 _OBJECT, _LIST, _NAMED, _VALUE = "object", "list", "named", "value"
 
@@ -37,16 +39,21 @@ def in_columns(rows: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
 def rows_of(data: Json) -> Iterator[tuple[dict[str, Json], int]]:
     """The rows, one by one, with about how many bytes each takes. Raises ValueError, at the latest with the row that cannot be made."""
     count, shapes, node = (data.get(name) if isinstance(data, dict) else None for name in ("rows", "shapes", "node"))
-    if not isinstance(count, int) or not 0 <= count <= MOST_ROWS:
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MOST_ROWS:
         raise ValueError(f"no number of rows from 0 to {MOST_ROWS}")
     if not isinstance(shapes, list) or not all(
         isinstance(shape, list) and all(isinstance(key, str) for key in shape) for shape in shapes
     ):
         raise ValueError("shapes are no lists of keys")
     reader = _Reader(shapes, node)
+    together = 0
     for _ in range(count):
         row = reader.row()
-        yield row, _CHARS * (MOST_VALUES - reader.left)
+        values = MOST_VALUES - reader.left
+        together += values
+        if together > MOST_TOGETHER:
+            raise ValueError(f"the rows hold more than {MOST_TOGETHER} values together")
+        yield row, _CHARS * values
     reader.close()
 
 
@@ -96,10 +103,22 @@ _WRITERS: Mapping[str, Any] = {_OBJECT: _objects, _LIST: _lists, _NAMED: _named,
 
 
 def _listed(values: Sequence[Json]) -> Json:
-    """True is not 1, and 1 not 1.0."""
+    """True is not 1, 1 not 1.0, and 0.0 not -0.0."""
     first = values[0]
-    same = all(type(value) is type(first) and value == first for value in values)
+    same = all(type(value) is type(first) and value == first and (value or str(value) == str(first)) for value in values)
     return {"is": first} if same else list(values)
+
+
+def _columns(node: Json) -> Iterator[Json]:
+    """What stands under each kind, at all places."""
+    for kind, inner in node.items() if isinstance(node, dict) else ():
+        if kind == "kind":
+            continue
+        yield inner
+        if isinstance(inner, dict) and kind != _VALUE:
+            of = inner.get("of")
+            for child in (inner.get("items"), *(of.values() if isinstance(of, dict) else ())):
+                yield from _columns(child)
 
 
 class _Reader:
@@ -111,6 +130,8 @@ class _Reader:
         self._at: dict[int, int] = {}
         """How far each list was read."""
         self._lists: list[list[Json]] = []
+        self._read: set[int] = set()
+        """Which columns were read."""
         self.left = MOST_VALUES
         """Of what the row that was read last may hold."""
 
@@ -125,6 +146,8 @@ class _Reader:
         """Raises ValueError where something is left over."""
         if any(self._at[id(values)] != len(values) for values in self._lists):
             raise ValueError("a column holds more than its rows")
+        if any(id(column) not in self._read for column in _columns(self._node)):
+            raise ValueError("a column belongs to no row")
 
     def _value(self, node: Json) -> Any:
         self._takes(1)
@@ -132,6 +155,7 @@ class _Reader:
             raise ValueError("a column is missing")
         kind = self._next(node["kind"]) if "kind" in node else next(iter(node))
         inner = node.get(kind) if isinstance(kind, str) else None
+        self._read.add(id(inner))
         if kind == _VALUE:
             return self._plain(inner)
         if not isinstance(inner, dict):
@@ -143,7 +167,10 @@ class _Reader:
             raise ValueError("a column is of no known kind")
         keys = self._shape(inner.get("keys" if kind == _OBJECT else "names"))
         if kind == _OBJECT:
-            return {key: self._value(of.get(key)) for key in keys}
+            found = {key: self._value(of.get(key)) for key in keys}
+            if len(found) != len(keys):
+                raise ValueError("an object has a key twice")
+            return found
         return [self._value(of.get(name)) for name in keys]
 
     def _takes(self, values: int) -> None:

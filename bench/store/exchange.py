@@ -32,6 +32,8 @@ FORMAT = 2
 _ROWS_TOGETHER = 5000
 _BYTES_TOGETHER = 12 * 2**20
 """Of rows that share columns, as lines of their own: no line may be longer than a reader takes."""
+_ALONE_BYTES = 2**20
+"""A row of more stays a line of its own: in columns it might hold more values than a reader takes."""
 _TEXT_FILTERS = ({"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lp": 0, "pb": 0, "nice_len": 273},)
 
 
@@ -106,16 +108,24 @@ def _together(store: Store, newest_first: Sequence[Run]) -> Iterator[tuple[bytes
         row = dump(result)
         length = len(_encode(row))
         if rows and (len(rows) == _ROWS_TOGETHER or size + length > _BYTES_TOGETHER):
-            yield _columns(rows), len(rows)
+            yield from _columns(rows, size)
             rows, size = [], 0
+        if length > _ALONE_BYTES:
+            yield _line("result", result), 1
+            continue
         rows.append(row)
         size += length
     if rows:
-        yield _columns(rows), len(rows)
+        yield from _columns(rows, size)
 
 
-def _columns(rows: Sequence[Mapping[str, Json]]) -> bytes:
-    return _encode({"kind": "results", **in_columns(rows)})
+def _columns(rows: Sequence[Mapping[str, Json]], size_bytes: int) -> Iterator[tuple[bytes, int]]:
+    """One line of columns, or a line each where columns of rows that share little would take more."""
+    line = _encode({"kind": "results", **in_columns(rows)})
+    if len(line) <= max(size_bytes, _ALONE_BYTES):
+        yield line, len(rows)
+    else:
+        yield from ((_encode({"kind": "result", **row}), 1) for row in rows)
 
 
 def _line(kind: str, record: Run | Result) -> bytes:

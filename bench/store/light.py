@@ -21,6 +21,8 @@ from bench.records import Check, Json, Measurement, Result
 from bench.store.thinning import equally_thinned, kept_of, roughly, samples_before
 
 MOST_SAMPLES = 32
+_LONGEST_STEP_S = 1e9
+"""Times beyond it are no moments of a step, and may be too large to be rounded."""
 DIGITS, CONDITION_DIGITS, HARNESS_DIGITS, MOMENT_DIGITS = 9, 6, 4, 4
 
 
@@ -109,7 +111,7 @@ def _with_rough_moments(data: Any) -> Any:
     at = [one.get("at_s") if isinstance(one, Mapping) else None for one in moments] if isinstance(moments, list | tuple) else []
     last = at[-1] if at else None
     found = {key: _with_rough_moments(value) for key, value in data.items()}
-    if isinstance(last, float) and last > 0 and all(isinstance(one, float) for one in at):
+    if isinstance(last, float) and last > 0 and all(isinstance(one, float) and one < _LONGEST_STEP_S for one in at):
         places = MOMENT_DIGITS - 1 - int(f"{last:.{MOMENT_DIGITS - 1}e}".partition("e")[2])
         found["timeline"] = [{**one, "at_s": round(one["at_s"], places)} for one in found["timeline"]]
     return found

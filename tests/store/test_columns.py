@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,7 @@ ODD: list[list[dict[str, Any]]] = [
     [{"a": {"is": 1}}, {"a": [1]}, {"a": []}, {"a": [[], {}]}],
     [{"m": [{"metric": "x", "n": 1}, {"metric": "y"}]}, {"m": [{"metric": "y"}, {"metric": "x", "n": 2}]}, {"m": [{"metric": 1}]}],
     [{"m": [{"metric": "x", "n": 1}, {"metric": "x", "n": 2}]}, {"m": [{"metric": "x"}, 1]}],
+    [{"a": 0.0, "b": -0.0}, {"a": -0.0, "b": -0.0}],
 ]
 
 
@@ -65,6 +67,7 @@ def changed(table: dict[str, Any], path: list[str], value: Any) -> dict[str, Any
 
 ROWS = in_columns([{"a": [1, 2], "b": "x"}, {"a": [3], "b": "y"}])
 OF = ["node", "object", "of"]
+CASE = [*OF, "trial", "object", "of", "case", "object", "of"]
 
 
 @pytest.mark.parametrize(
@@ -72,6 +75,7 @@ OF = ["node", "object", "of"]
     [
         (["rows"], -1, "no number of rows"),
         (["rows"], 10**9, "no number of rows"),
+        (["rows"], True, "no number of rows"),
         (["rows"], 3, "fewer values"),
         (["rows"], 1, "more than its rows"),
         (["shapes"], [["a", 1]], "shapes are no lists"),
@@ -87,11 +91,23 @@ OF = ["node", "object", "of"]
         ([*OF, "a", "list", "count"], [1, 1], "more than its rows"),
         ([*OF, "a", "list"], {"count": {"is": MOST_VALUES}, "items": {"value": {"is": 0}}}, "a row holds more than"),
         ([*OF, "b", "value"], {"is": "x" * 17 * MOST_VALUES}, "a row holds more than"),
+        (["shapes"], [["a", "b", "b"]], "a key twice"),
+        ([*OF, "c"], {"value": {"is": 1}}, "belongs to no row"),
+        ([*OF, "a", "value"], {"is": 1}, "belongs to no row"),
+        ([*OF, "a", "list", "items", "list"], {"count": {"is": 0}}, "belongs to no row"),
     ],
 )  # fmt: skip
 def test_columns_that_do_not_fit_together_or_grow_beyond_measure_are_refused(path: list[str], value: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         list(rows_of(changed(ROWS, path, value)))
+
+
+def test_a_line_that_repeats_its_rows_until_a_disk_is_full_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.store.columns.MOST_TOGETHER", 5000)
+    rows = in_columns([{"a": [0] * 1000}])
+    assert len(list(rows_of({**rows, "rows": 4}))) == 4
+    with pytest.raises(ValueError, match="more than 5000 values together"):
+        list(rows_of({**rows, "rows": 100_000}))
 
 
 def filled(store: Store, trials: int) -> None:
@@ -113,7 +129,11 @@ def test_an_export_in_columns_holds_the_same_rows_in_fewer_bytes(new_url: Callab
             ids = [run.id for run in store.runs()]
             assert list(map(dump, other.results(ids))) == list(map(dump, store.results(ids)))
         (file, _) = publish(store, store.runs(), tmp_path / "published").files
-    lines = [json.loads(line) for line in lzma.decompress(file.read_bytes()).splitlines()]
+    text = lzma.decompress(file.read_bytes())
+    (tmp_path / "cut.jsonl").write_bytes(text[:-300])
+    with Store.open(tmp_path / "cut.db") as cut, pytest.raises(StoreError, match=r"line 3: .* is cut off here, take it anew"):
+        cut.import_file(tmp_path / "cut.jsonl")
+    lines = [json.loads(line) for line in text.splitlines()]
     assert [line["kind"] for line in lines] == ["manifest", "run", "results"]
     assert lines[0]["format"] == 2
 
@@ -127,11 +147,29 @@ def test_rows_too_many_for_one_line_are_told_in_several(tmp_path: Path, monkeypa
         assert other.import_file(tmp_path / "rows.jsonl").results_new == 7
 
 
+def test_what_columns_would_make_longer_or_too_large_to_be_read_stays_a_line_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.store.exchange._ALONE_BYTES", 20_000)
+    run = factories.run()
+    huge = {"many": [0] * 15_000}
+    unlike = ({f"{index}-{key}": key for key in range(1000)} for index in range(1, 4))
+    with Store.open(tmp_path / "here.db") as store, Store.open(tmp_path / "there.db") as other:
+        store.add_run(run)
+        store.add_results([factories.result(run.id, index=index, conditions=told) for index, told in enumerate((huge, *unlike))])
+        export_jsonl(store, tmp_path / "rows.jsonl", as_columns=True)
+        lines = (tmp_path / "rows.jsonl").read_bytes().splitlines()
+        assert [json.loads(line)["kind"] for line in lines[2:]] == ["result"] * 4
+        assert other.import_file(tmp_path / "rows.jsonl").results_new == 4
+        assert other.results([run.id]) == store.results([run.id])
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda table: changed(table, ["rows"], 3), "line 3: results that cannot be read .a column holds fewer"),
-        (lambda table: changed(table, ["node", "object", "of", "status", "value"], {"is": "splendid"}), "line 3: not a valid result"),
+        (lambda table: changed(table, ["rows"], 3), "line 3: results that cannot be read .a column holds fewer.*take it anew"),
+        (lambda table: changed(table, [*OF, "status", "value"], {"is": "splendid"}), "line 3, row 1: not a valid result"),
+        (lambda table: changed(table, [*CASE, "params", "object", "of", "seq_len", "value"], {"is": math.inf}), "is too large"),
         (lambda table: changed(table, ["rows"], 1), "a column holds more than its rows"),
         (lambda table: {**table, "node": json.loads('{"object":' * 300 + "{}" + "}" * 300)}, "nested deeper than"),
     ],
@@ -143,7 +181,7 @@ def test_a_file_with_damaged_columns_leaves_the_database_as_it_was(
         filled(store, 2)
         export_jsonl(store, tmp_path / "rows.jsonl", as_columns=True)
     lines = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_bytes().splitlines()]
-    body = b"".join(json.dumps(line).encode() + b"\n" for line in (lines[1], change(lines[2])))
+    body = b"".join(json.dumps(line).encode() + b"\n" for line in (lines[1], change(lines[2]))).replace(b"Infinity", b"1e999")
     manifest = {**lines[0], "sha256": hashlib.sha256(body).hexdigest(), "record_version": RECORD_VERSION}
     damaged = tmp_path / "damaged.jsonl"
     damaged.write_bytes(json.dumps(manifest).encode() + b"\n" + body)

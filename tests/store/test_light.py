@@ -78,6 +78,15 @@ def test_what_was_measured_keeps_nine_digits_what_it_cost_us_four_and_moments_a_
     assert mine == yours
 
 
+@pytest.mark.parametrize("last", [1.79e308, 1e12])
+def test_what_is_no_moment_of_a_step_stays_as_it_was_told(last: float) -> None:
+    moments = [{"at_s": 0.123456789, "bytes": {}}, {"at_s": last, "bytes": {}}]
+    row = factories.result(factories.run().id, conditions={"memory_explained": {"timeline": moments}})
+    assert light_result(row).conditions["memory_explained"]["timeline"] == [{"at_s": 0.123457, "bytes": {}}, moments[1]]
+    mine, yours = equally_light(row, light_result(row))
+    assert mine == yours
+
+
 def test_a_row_as_older_versions_published_it_is_the_same_row_even_with_whole_numbers_of_many_digits() -> None:
     older = factories.result(
         factories.run().id,

@@ -75,13 +75,15 @@ def unfolded(page: str) -> str:
     head, script_tag, script = page.rpartition(_SCRIPT)
     rest, beginning, text = head.rpartition(BEGINNING)
     if not beginning:
+        if BEGINNING in page:
+            raise NoPage("the page is cut off in or behind its packed parts: take it anew from where it came")
         return page
     if not text.endswith(END):
         raise NoPage("the packed parts of the page are cut off, or not where its script looks for them")
     try:
         parts = parsed(unpacked(text.removesuffix(END), MAX_DOCUMENT_BYTES).encode("utf-8", "surrogatepass"))
     except ValueError as error:
-        raise NoPage(f"the packed parts of the page {error}") from error
+        raise NoPage(f"the packed parts of the page {error}: it was changed on its way, take it anew from where it came") from error
     if not isinstance(parts, list) or not all(isinstance(part, str) and PLACE not in part for part in parts):
         raise NoPage("the packed parts of the page are no list of texts")
     first, *others = f"{rest}{script_tag}{script}".split(PLACE)

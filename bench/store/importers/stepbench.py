@@ -10,11 +10,12 @@ from bench.records import RECORD_VERSION, Json, Result, Run, load
 from bench.store.columns import rows_of
 from bench.store.exchange import FORMAT
 from bench.store.intake import Intake
-from bench.store.source import MAX_DEPTH, Source, deeper_than, parsed
+from bench.store.source import MAX_DEPTH, Source, deeper_than, parsed, refusal
 
 R = TypeVar("R")
 _DEEPEST_COLUMNS = 4 * MAX_DEPTH
 """Each level of a row is three of its columns."""
+_ANEW = "take it anew from where it came"
 
 
 def recognises(head: str) -> bool:
@@ -31,10 +32,10 @@ def read(source: Source, intake: Intake) -> None:
         where = f"line {source.number}"
         kind = data.pop("kind", None)
         if kind == "run":
-            intake.run(_record(source, Run, data), where)
+            intake.run(_record(source, where, Run, data), where)
             runs += 1
         elif kind == "result":
-            intake.result(_record(source, Result, data), where, len(line))
+            intake.result(_record(source, where, Result, data), where, len(line))
             results += 1
         elif kind == "results":
             results += _together(source, intake, data, where)
@@ -45,7 +46,8 @@ def read(source: Source, intake: Intake) -> None:
     for key, value in found.items():
         if manifest.get(key) != value:
             source.refuse(
-                f"the manifest promises {key} {manifest.get(key)!r}, the file has {value!r}: it was changed or cut off", number=1
+                f"the manifest promises {key} {manifest.get(key)!r}, the file has {value!r}: it was changed or cut off, {_ANEW}",
+                number=1,
             )
 
 
@@ -59,37 +61,41 @@ def _together(source: Source, intake: Intake, data: dict[str, Json], where: str)
         try:
             found = next(rows, None)
         except ValueError as error:
-            source.refuse(f"results that cannot be read ({error})")
+            source.refuse(f"results that cannot be read ({error}): the file was changed, {_ANEW}")
         if found is None:
             return taken
         row, size_bytes = found
-        _not_too_deep(source, row)
         taken += 1
-        intake.result(_record(source, Result, row), f"{where}, row {taken}", size_bytes)
+        its = f"{where}, row {taken}"
+        _not_too_deep(source, its, row)
+        intake.result(_record(source, its, Result, row), its, size_bytes)
 
 
 def _object(source: Source, line: bytes) -> dict[str, Json]:
     try:
-        data = parsed(line)
+        data = parsed(line, finite=True)
     except ValueError as error:
-        source.refuse(str(error))
+        # What is nested too deep has no cause.
+        cut = error.__cause__ is not None and not line.endswith(b"\n")
+        source.refuse(f"{error}: the file is cut off here, {_ANEW}" if cut else str(error))
     if not isinstance(data, dict):
         source.refuse("not a JSON object")
-    _not_too_deep(source, data)
+    _not_too_deep(source, f"line {source.number}", data)
     return data
 
 
-def _not_too_deep(source: Source, data: dict[str, Json]) -> None:
+def _not_too_deep(source: Source, where: str, data: dict[str, Json]) -> None:
     # Everywhere else the record itself says how deep it goes.
     if any(deeper_than(data.get(name), MAX_DEPTH) for name in ("conditions", "suite_data", "options")):
-        source.refuse(f"nested deeper than {MAX_DEPTH}")
+        raise refusal(source.path, where, f"nested deeper than {MAX_DEPTH}")
 
 
-def _record(source: Source, cls: type[R], data: Json) -> R:
+def _record(source: Source, where: str, cls: type[R], data: Json) -> R:
     try:
         return load(cls, data)
     except ValueError as error:
-        source.refuse(f"not a valid {cls.__name__.lower()} ({'; '.join(str(error).splitlines()[1:3]).strip() or error})")
+        said = "; ".join(str(error).splitlines()[1:3]).strip() or error
+        raise refusal(source.path, where, f"not a valid {cls.__name__.lower()} ({said})") from error
 
 
 def _manifest(source: Source) -> dict[str, Json]:
