@@ -51,7 +51,7 @@ def device_folder(model: str) -> str:
 
 
 def publish(store: Store, runs: Sequence[Run], folder: Path) -> Published:
-    """Writes the files of `runs`; those of one suite on one device share theirs, and replace what was there.
+    """Writes the files of `runs`, in whatever order; those of one suite on one device share theirs, and replace what was there.
 
     Raises SelectionError for a run that was imported from another tool or a page, for an audit, and for a run without rows or with rows
     of several device models; StoreError above the limit and where `folder` cannot be written.
@@ -69,10 +69,11 @@ def publish(store: Store, runs: Sequence[Run], folder: Path) -> Published:
         made: dict[Path, Path] = {}
         for (device, suite), members in groups.items():
             rows, summary = Path(temporary) / f"{device}.{suite}.jsonl.xz", Path(temporary) / f"{device}.{suite}.summary.json.gz"
-            ids = [run.id for run in members]
+            oldest_first = store.runs(ids=[run.id for run in members])[::-1]
+            ids = [run.id for run in oldest_first]
             shown = [light_result(anonymous_result(row)) for row in store.results(ids, include_excluded=True)]
             with type(store).open(Path(temporary) / f"{device}.{suite}.db") as copy:
-                for run in members:
+                for run in oldest_first:
                     copy.add_run(anonymous_run(run))
                 copy.add_results(shown)
                 export_jsonl(copy, rows, ids, as_columns=True)

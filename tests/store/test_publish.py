@@ -60,6 +60,13 @@ def test_runs_of_one_suite_on_one_device_share_their_files_and_replace_what_was_
     assert {path.suffix for path in folder.rglob("*") if path.is_file()} == {".gz", ".xz"}
 
 
+def test_the_same_runs_give_the_same_bytes_in_whatever_order_and_however_often_they_are_named(store: Store, tmp_path: Path) -> None:
+    runs = [store.find_run(filled(store, seq_len=length)) for length in (128, 256)]
+    before = [path.read_bytes() for path in publish(store, runs, tmp_path / "published").files]
+    for named in (runs[::-1], [*runs, runs[0]]):
+        assert [path.read_bytes() for path in publish(store, named, tmp_path / "published").files] == before
+
+
 def test_what_would_be_too_much_is_refused_and_nothing_is_written(store: Store, tmp_path: Path) -> None:
     run = store.find_run(filled(store))
     folder = tmp_path / "published"

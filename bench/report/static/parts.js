@@ -29,5 +29,6 @@ const unpack = async (packed) => {
     if (location.hash.length > 1 && !location.hash.startsWith("#?")) location.replace(location.hash);
   };
   const notice = document.getElementById("packed");
-  putBack().then(begin, () => { notice.outerHTML = notice.textContent; });
+  // What could not be put back is told; what is there works all the same.
+  putBack().catch(() => { notice.outerHTML = notice.textContent; }).then(begin);
 })();

@@ -273,3 +273,19 @@ def test_who_has_no_script_or_an_old_browser_reads_what_to_do(browser: Any, trav
     context.close()
     with opened(browser, travelling[1]) as found:
         assert found.page.locator("p.warn", has_text=words).count() == 0
+
+
+def test_a_page_whose_packed_parts_are_damaged_says_so_and_what_is_open_works(
+    browser: Any, travelling: tuple[Path, Path], tmp_path: Path
+) -> None:
+    page = travelling[1].read_text(encoding="utf-8")
+    damaged = tmp_path / "damaged.html"
+    damaged.write_text(page.replace(BEGINNING, f"{BEGINNING}[????", 1), encoding="utf-8")
+    context = browser.new_context()
+    found = context.new_page()
+    found.goto(damaged.as_uri())
+    found.locator("p.warn", has_text="bench report --from-file FILE").wait_for()
+    assert found.locator("i.packed:visible").count() > 1
+    # On a phone the cells of open tables still say what they are.
+    assert found.evaluate("document.head.querySelectorAll('style').length") == 2
+    context.close()
