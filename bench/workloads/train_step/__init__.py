@@ -48,6 +48,10 @@ OF_THE_WEIGHTS = ("rms_norm",)
 DIMS = tuple(field.name for field in dataclasses.fields(DecoderShape))
 
 
+def _shape(params: Mapping[str, Any]) -> DecoderShape:
+    return DecoderShape(**{name: params[name] for name in DIMS})
+
+
 class TrainStep(Workload):
     name = "train_step"
     version = 2
@@ -133,13 +137,14 @@ class TrainStep(Workload):
 
     def spec(self, case: Case) -> TrainStepSpec:
         params: Mapping[str, Any] = case.params
-        refuse_impossible(DecoderShape(**{name: params[name] for name in DIMS}))
+        shape = _shape(params)
+        refuse_impossible(shape)
         if case.timer == "cuda_graph":
             raise ValueError(
                 "timer cuda_graph is not for a training step: optimizers and loss scaling count on the host; use events or wall"
             )
         spec = TrainStepSpec(
-            shape=DecoderShape(**{name: params[name] for name in DIMS}),
+            shape=shape,
             batch=int(params["batch"]),
             seq_len=int(params["seq_len"]),
             accumulation=int(params["accumulation"]),
@@ -163,7 +168,7 @@ class TrainStep(Workload):
         """Names and shapes by which a folder of weights is known as this model's; none where they are random. All else is looked at
         when the model is filled."""
         params: Mapping[str, Any] = case.params
-        return known_by(DecoderShape(**{name: params[name] for name in DIMS})) if params.get("weights", RANDOM) != RANDOM else {}
+        return known_by(_shape(params)) if params.get("weights", RANDOM) != RANDOM else {}
 
     def with_weights(self, stored: Callable[[str], torch.Tensor]) -> TrainStep:
         """The same workload, which takes real weights from `stored(name)`, a tensor on the CPU."""
