@@ -102,8 +102,9 @@ def test_a_step_in_stage_2_is_measured_rank_by_rank(rows: dict[str, Result]) -> 
         assert value(row, "communicated_bytes", rank) == pytest.approx(1.5 * psi, rel=0.01)  # one whole sum, and half a gathering
         peaks = [value(row, f"{phase}_peak_bytes", rank) for phase in ("forward", "backward", "optimizer")]
         assert min(peaks) >= 2.5 * psi
-        # Two passes, in which sums go on beside the backward: what is live at one moment is not the same each time.
-        assert max(peaks) == pytest.approx(value(row, "peak_total_bytes", rank), rel=0.1)
+        # Two passes, and sums of gradients go on beside the backward: how many buckets are under way at one moment depends on when the
+        # other rank comes, and all of them together are the gradients.
+        assert max(peaks) == pytest.approx(value(row, "peak_total_bytes", rank), abs=psi)
         assert 0 < value(row, "exposed_communication_share", rank) < 1
     slower = max(value(row, "time_s", rank) for rank in ("rank:0", "rank:1"))
     assert value(row, "time_s") == slower
