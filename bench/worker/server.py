@@ -63,13 +63,14 @@ def _imports() -> None:
         importlib.import_module(name)
     _warm_triton()
     # Our own modules, declarations and validators, so that a child pays for none of them.
-    from bench import records
+    from bench.records import Reply, Request
+    from bench.records.json_form import validator
     from bench.worker import trial  # noqa: F401
     from bench.worker.subject import import_declarations
 
     import_declarations()
-    for record in (records.Request, records.Reply):
-        records._adapter(record)
+    for record in (Request, Reply):
+        validator(record)
 
 
 def _warm_triton() -> None:

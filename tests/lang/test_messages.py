@@ -91,9 +91,9 @@ def _runs(words: list[str]) -> list[str]:
 def _told() -> str:
     """All that templates, constants of the code and suites say."""
     pieces = []
-    rooms = ("judge", "plan", "report")
+    rooms = ("judge", "plan", "records", "report")
     paths = [path for room in rooms for path in sorted((BENCH / room).rglob("*.py"))]
-    for path in (*paths, BENCH / "metrics.py", BENCH / "records.py", *sorted((BENCH / "cli").glob("*.py"))):
+    for path in (*paths, BENCH / "metrics.py", *sorted((BENCH / "cli").glob("*.py"))):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 pieces.append(node.value)
