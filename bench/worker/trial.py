@@ -18,23 +18,16 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from bench.declare import Bound, Workload
 from bench.errors import PluginError, Unavailable
-from bench.metrics import METRICS
 from bench.records import (
     MEMORY_LIMIT_PARAM,
-    Check,
-    Cost,
-    Json,
-    Measurement,
     Pass,
     Proof,
     Reply,
@@ -45,41 +38,23 @@ from bench.records import (
     dump,
     load_json,
 )
-from bench.worker import check, proof, saved, timing
-from bench.worker.attribution_trace import explain_peak
+from bench.worker import check, timing
+from bench.worker.besides import look_further, spare, workload_findings
 from bench.worker.branch import IMPORTED, NOT_SHARED
-from bench.worker.communication import communication
 from bench.worker.compiles import compile_state
 from bench.worker.device import DeviceSide, WrongDeviceError, load_driver, open_device
-from bench.worker.phase_peaks import phase_peaks
+from bench.worker.findings import Findings
 from bench.worker.phase_times import phase_times
 from bench.worker.phases import PhaseLog
 from bench.worker.probe import NOT_LOOKED_AT, probe
-from bench.worker.refusals import DisagreesError, classify, first_line, out_of_memory
+from bench.worker.refusals import classify
 from bench.worker.step import Step, Tensors, demand_tensors
-from bench.worker.subject import ImportClock, Subject, load_subject
+from bench.worker.subject import load_subject
 from bench.worker.team import Alone, Team
 from bench.worker.threads import ProcessorTime, demand_threads
 
 GATE_FILE = "gate"
 """Of a trial's directory. The parent holds it locked until the trial may take its device (run/supervisor.py)."""
-
-
-@dataclass(slots=True)
-class Findings:
-    """What a trial has learned so far: a reply is made of it however the trial ends."""
-
-    measurements: list[Measurement] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
-    proof: Proof | None = None
-    cost: Cost | None = None
-    runtime: dict[str, Scalar] = field(default_factory=dict)
-    conditions: dict[str, Json] = field(default_factory=dict)
-    refuses: tuple[str, ...] = ()
-    imports: ImportClock = field(default_factory=ImportClock)
-
-    def add(self, metric: str, samples: tuple[float, ...], **details: Any) -> None:
-        self.measurements.append(Measurement(metric, METRICS[metric].unit, samples, **details))
 
 
 def run_trial(directory: Path, team: Team | None = None) -> None:
@@ -198,7 +173,7 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team,
         if request.verify:
             phases.enter("check")
             host_generator = torch.Generator().manual_seed(request.seed + 1)
-            _check(findings, check.small_checks(subject, spec, device.torch_device, host_generator))
+            findings.demand(check.small_checks(subject, spec, device.torch_device, host_generator))
 
         if protocol.probe:
             phases.enter("memory")
@@ -207,114 +182,17 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team,
             findings.measurements.extend(fits.measurements)
             findings.conditions.update(fits.facts)
             findings.proof = Proof("unknown", (), NOT_LOOKED_AT) if request.verify else None
-            _check(findings, fits.checks)
+            findings.demand(fits.checks)
             step.clear()
             phases.enter("findings")
-            _spared(lambda: _tell(findings, workload, spec, bound), "findings", findings, device, step, team)
+            spare(lambda: workload_findings(findings, workload, spec, bound), "findings", findings, device, step, team)
             return
 
         if device.times:
             alone = team.size == 1 and not workload.composed
             _time(request, phases, findings, device, step, team, alone=alone)
 
-        _look_further(request, phases, findings, device, subject, spec, step, team)
-
-
-def _look_further(
-    request: Request, phases: PhaseLog, findings: Findings, device: DeviceSide, subject: Subject, spec: Any, step: Step, team: Team
-) -> None:
-    """What is asked of the subject beside its time: memory, the measured check, and which kernel ran."""
-
-    def peak() -> None:
-        measurements, facts = device.peak(step)
-        findings.measurements.extend(measurements)
-        findings.conditions.update(facts)
-
-    def peaks_of_phases() -> None:
-        findings.measurements.extend(phase_peaks(step))
-
-    def communicate() -> None:
-        measurements, facts = communication(step)
-        findings.measurements.extend(measurements)
-        findings.conditions.update(facts)
-
-    def explain() -> None:
-        measurements, facts = explain_peak(step)
-        findings.measurements.extend(measurements)
-        findings.conditions.update(facts)
-
-    def compare() -> None:
-        check.refill(subject.workload, spec, step, device.generator(request.seed + 2))
-        errors: dict[str, float | None] = {}
-        _check(findings, check.measured_checks(subject, spec, step, errors) if request.verify else check.finite_checks(step))
-        for error in errors.values():
-            if error is not None:
-                findings.add("output_error", (error,))
-
-    def tell() -> None:
-        _tell(findings, subject.workload, spec, step.bound)
-
-    def spared(phase: str, work: Callable[[], None]) -> None:
-        phases.enter(phase)
-        step.clear()
-        _spared(work, phase, findings, device, step, team)
-
-    if request.case.device == "cuda":
-        phases.enter("memory")
-        peak()  # one more call as it was timed, with counters read: what does not fit then does not fit
-    else:
-        spared("memory", peak)
-    if request.case.pass_.differentiates:
-        spared("saved", lambda: findings.measurements.extend(saved.saved_bytes(step)))
-    else:
-        phases.enter("saved")
-    spared("findings", tell)  # before the trace of the next pass, which takes gigabytes of the host
-    if request.verify:
-        spared("attribution", explain)
-    step.clear()
-    for phase, work in (("phase_peaks", peaks_of_phases), ("communication", communicate)):
-        phases.enter(phase)
-        _spared(work, phase, findings, device, step, team)
-    spared("measured_check", compare)
-    if request.verify:
-        findings.proof = Proof("unknown", (), "the pass under the profiler was not done")
-        spared("proof", lambda: _prove(subject, spec, request.case.device.removesuffix("-interpreter"), findings, step))
-
-
-def _tell(findings: Findings, workload: Workload, spec: Any, bound: Bound) -> None:
-    """What the workload says of what was built and has run: bytes held, on the host and on disk too, and how it computed."""
-    for metric, value in workload.findings(spec, bound).items():
-        findings.add(metric, (value,))
-    findings.conditions.update(workload.facts(spec, bound))
-
-
-def _spared(work: Callable[[], None], phase: str, findings: Findings, device: DeviceSide, step: Step, team: Team) -> None:
-    """Does what only we need. Where memory is not enough it is written down as not done; wrong numbers found before that still count.
-
-    Where other ranks do not come out of the pass, which wait for this one, being out of memory ends the trial.
-    """
-    try:
-        work()
-    except Exception as error:
-        if not out_of_memory(error):
-            raise
-        findings.conditions.setdefault("not_done", {})[phase] = f"out of memory: {first_line(error)}"
-        if not team.all_leave(phase):
-            raise
-    else:
-        team.leave(phase)
-        return
-    # Not within the except clause: the exception's frames hold on to tensors.
-    check.require(findings.checks)
-    step.clear()
-    device.release()
-
-
-def _check(findings: Findings, checks: Iterable[Check]) -> None:
-    """Each as soon as it is known; raises DisagreesError unless all passed."""
-    for one in checks:
-        findings.checks.append(one)
-    check.require(findings.checks)
+        look_further(request, phases, findings, device, subject, spec, step, team)
 
 
 def _first_call(bound: Any, inputs: Tensors, pass_: Pass, device: DeviceSide, generator: torch.Generator) -> tuple[Step, float]:
@@ -376,18 +254,6 @@ def _time(
     findings.conditions.update(
         timer.conditions(), warmup_calls=warmup.calls, warmup_stable=warmup.stable, sampling_stopped_by=samples.stopped_by
     )
-
-
-def _prove(subject: Subject, spec: Any, device: str, findings: Findings, step: Step) -> None:
-    seen = proof.observe(step, cuda=device == "cuda")
-    if seen.kernels_per_call is not None:
-        findings.add("kernels_per_call", (float(seen.kernels_per_call),))
-    step.clear()
-    states = subject.workload.proofs(spec, step.bound)
-    watched = {slot: impl for slot, impl in subject.implementations.items() if slot in subject.workload.watched(spec)}
-    findings.proof = proof.judge_all(watched, device, seen.ops, seen.kernels, states)
-    if findings.proof.verdict == "disproved":
-        raise DisagreesError(f"another kernel ran than declared: {findings.proof.detail}")
 
 
 def _runtime() -> dict[str, Scalar]:

@@ -18,7 +18,7 @@ from bench.errors import HarnessError
 from bench.records import Pass, Protocol, Request, Status, dump
 from bench.run.execute import SETTLES
 from bench.run.forkserver import server_environment
-from bench.worker import trial
+from bench.worker import besides, trial
 from bench.worker.device_cpu import CpuSide
 from bench.worker.device_cuda import require_same
 from bench.worker.launch import LAUNCH_FILE
@@ -350,9 +350,9 @@ def test_what_the_host_holds_is_asked_before_our_own_trace_of_the_peak_fills_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    tell, explain = trial._tell, trial.explain_peak
-    monkeypatch.setattr(trial, "_tell", lambda *of: (order.append("findings"), tell(*of)))
-    monkeypatch.setattr(trial, "explain_peak", lambda step: (order.append("trace"), explain(step))[1])
+    tell, explain = besides.workload_findings, besides.explain_peak
+    monkeypatch.setattr(besides, "workload_findings", lambda *of: (order.append("findings"), tell(*of)))
+    monkeypatch.setattr(besides, "explain_peak", lambda step: (order.append("trace"), explain(step))[1])
     assert answer(tmp_path, attention("eager")).status is Status.OK
     assert order == ["findings", "trace"]
 
