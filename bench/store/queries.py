@@ -14,6 +14,8 @@ from bench.catalogue.names import nearest
 from bench.errors import SelectionError
 from bench.records import EXTERNAL, Case, Environment, Measurement, Result, Run, RunState, Status, TrialKey
 from bench.store import rows
+from bench.store.blobs import unpack_log
+from bench.store.column_types import FreeText
 from bench.store.failures import Unreadable
 from bench.store.models import (
     Base,
@@ -22,7 +24,6 @@ from bench.store.models import (
     CheckRow,
     EnvironmentItemRow,
     EnvironmentRow,
-    FreeText,
     LogRow,
     MeasurementRow,
     PinRow,
@@ -136,7 +137,7 @@ def _evidence(
     """Checks and logs by result."""
     checked = _grouped(connection, _children(CheckRow, condition).order_by(CheckRow.ordinal), "result_id")
     with _decoding():
-        logs = {row.result_id: rows.unpack_log(row.encoding, row.data) for row in connection.execute(_children(LogRow, condition))}
+        logs = {row.result_id: unpack_log(row.encoding, row.data) for row in connection.execute(_children(LogRow, condition))}
     return checked, logs | {one: thinned_log(row.log_at) for one, row in thinned.items() if row.log_at is not None}
 
 

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-import zlib
-from array import array
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -35,18 +32,10 @@ from bench.records import (
     canonical_json,
     fingerprint,
 )
+from bench.store.blobs import pack_log, pack_samples, unpack_samples
 
 Row = dict[str, Any]
 Moment = TypeVar("Moment", str, str | None)
-
-SAMPLE_ENCODING = "float64-zlib"
-SHORT_ENCODING = "float64"
-"""Of few samples: zlib takes longer than all else and saves little."""
-LOG_ENCODING = "utf8-zlib"
-
-_SHORT = 128
-_ZLIB_LEVEL = 1
-"""Timings hardly compress, and an import of a whole night must not wait for zlib."""
 
 
 _in_order = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -55,42 +44,6 @@ _in_order = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_na
 def ordered_json(data: Json) -> str:
     """JSON that keeps the order of keys. Raises ValueError on NaN and infinities."""
     return _in_order.encode(data)
-
-
-def pack_samples(samples: Sequence[float]) -> tuple[str, bytes]:
-    """The encoding, and little-endian float64, compressed unless they are few."""
-    numbers = array("d", samples)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    if len(numbers) <= _SHORT:
-        return SHORT_ENCODING, numbers.tobytes()
-    return SAMPLE_ENCODING, zlib.compress(numbers.tobytes(), _ZLIB_LEVEL)
-
-
-def unpack_samples(encoding: str, data: bytes) -> tuple[float, ...]:
-    """The samples of a blob; raises ValueError where it does not decode."""
-    if encoding not in (SAMPLE_ENCODING, SHORT_ENCODING):
-        raise ValueError(f"samples in the unknown encoding {encoding!r}")
-    numbers = array("d")
-    try:
-        numbers.frombytes(zlib.decompress(data) if encoding == SAMPLE_ENCODING else data)
-    except (ValueError, zlib.error) as error:
-        raise ValueError(f"samples do not decode: {error}") from error
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return tuple(numbers)
-
-
-def unpack_log(encoding: str, data: bytes) -> str:
-    """The text of a log; raises ValueError where it does not decode."""
-    if encoding != LOG_ENCODING:
-        raise ValueError(f"a log in the unknown encoding {encoding!r}")
-    try:
-        return zlib.decompress(data).decode()
-    except zlib.error as error:
-        raise ValueError(f"a log does not decompress: {error}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"a log is no text: {error}") from error
 
 
 # --- records to rows -------------------------------------------------------------------------------------------------------------
@@ -268,7 +221,8 @@ def check_row(result_id: str, ordinal: int, check: Check) -> Row:
 
 
 def log_row(result_id: str, log: str) -> Row:
-    return {"result_id": result_id, "encoding": LOG_ENCODING, "data": zlib.compress(log.encode(), _ZLIB_LEVEL)}
+    encoding, data = pack_log(log)
+    return {"result_id": result_id, "encoding": encoding, "data": data}
 
 
 def _finite(name: str, value: float | None) -> float | None:

@@ -19,6 +19,8 @@ from sqlalchemy.types import BigInteger, Boolean, Double, LargeBinary, NullType
 from bench.errors import StoreError
 from bench.records import Case, Environment, Measurement, Pass
 from bench.store import queries, rows
+from bench.store.blobs import unpack_log
+from bench.store.column_types import Word
 from bench.store.failures import Unreadable, undecodable
 from bench.store.location import Location
 from bench.store.models import (
@@ -39,7 +41,6 @@ from bench.store.models import (
     SampleRow,
     SubjectRow,
     ThinnedRow,
-    Word,
 )
 
 _OWNERS: Mapping[type[Base], tuple[str, Any]] = {
@@ -273,7 +274,7 @@ _DECODED: tuple[tuple[type[Base], Callable[[Any], object]], ...] = (
     (CaseParamRow, lambda row: rows.fact(row.name, row.value)),
     (EnvironmentItemRow, lambda row: rows.environment_record([row])),
     (ResultRow, lambda row: rows.result_record(row, _NO_CASE, _NO_ENVIRONMENT, (), (), "")),
-    (LogRow, lambda row: rows.unpack_log(row.encoding, row.data)),
+    (LogRow, lambda row: unpack_log(row.encoding, row.data)),
 )
 
 

@@ -29,6 +29,7 @@ from sqlalchemy.exc import DBAPIError
 
 from bench.records import Case, Environment, Result, Run, RunState
 from bench.store import rows
+from bench.store.column_types import FreeText, escaped, needs_escape
 from bench.store.models import (
     Base,
     CaseParamRow,
@@ -36,7 +37,6 @@ from bench.store.models import (
     CheckRow,
     EnvironmentItemRow,
     EnvironmentRow,
-    FreeText,
     LogRow,
     MeasurementRow,
     PinRow,
@@ -45,8 +45,6 @@ from bench.store.models import (
     RunRow,
     SampleRow,
     SubjectRow,
-    escaped,
-    needs_escape,
 )
 from bench.store.queries import Pin
 

@@ -46,7 +46,7 @@ def jane(monkeypatch: pytest.MonkeyPatch) -> None:
         ("-I/srv/secret/include gcc -L/srv/secret/lib", "-I/srv/secret/include gcc -Llib"),
         ("A=/srv/secret/a:/srv/secret/b", "A=a:b"),
         ("/srv/secret/site-packages/torch/nn/x.py", "torch/nn/x.py"),
-        ("/srv/secret/stepbench/bench/records.py", "bench/records.py"),
+        ("/srv/secret/stepbench/bench/stats.py", "bench/stats.py"),
         ("/srv/tests/secret/x.py", "x.py"),
         ("home/jane/x", "x"),
         ("tokens/s and 3 / 4, and/or a//b, suites/attention.yaml", "tokens/s and 3 / 4, and/or a//b, suites/attention.yaml"),
