@@ -13,11 +13,12 @@ case) and inside a model (a training step makes it from the model's config). Wha
     MODEL       fn(model) -> model                    checkpointing, sharding, compile
 """
 
-from bench.declare.implementations import DEVICES, OWN_DTYPE, PRODUCTS, Implementation, ProofPatterns, implementation
+from bench.declare.implementations import OWN_DTYPE, PRODUCTS, Implementation, ProofPatterns, implementation
 from bench.declare.specs import AttentionSpec, NormSpec
 from bench.declare.tensors import DTYPES, dtype_bytes, fill_normal, torch_dtype
 from bench.declare.workload import Bound, Param, Pick, SlotKind, Workload
 from bench.errors import Unavailable, Unsupported
+from bench.records import DEVICES
 
 __all__ = [
     "DEVICES",

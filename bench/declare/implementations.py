@@ -9,14 +9,11 @@ from typing import Any, Never
 
 from bench.declare.mistakes import check_builder, check_tolerance, expressions, meant, proof_by_device, texts
 from bench.declare.tensors import DTYPES
-from bench.records import Case, Pass
+from bench.records import DEVICES, Case, Pass
 
 OWN_DTYPE = "dtype"
 PRODUCTS = (OWN_DTYPE, "fp8", "int8")
 """Formats in which products may be computed: the case's dtype itself, or one that is no dtype of a case."""
-
-DEVICES = ("cpu", "cuda", "cpu-interpreter")
-"""`cpu-interpreter` runs a device's kernels on a CPU, for numbers and memory only; what runs on `cpu` runs there too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ class Implementation:
 
     def declared_refusal(self, case: Case) -> str | None:
         """Why this implementation, by its own declaration, does not run the case; None where it does."""
-        if case.device.removesuffix("-interpreter") not in self.devices and case.device not in self.devices:
+        if case.hardware not in self.devices and case.device not in self.devices:
             return f"{self.name} runs on {', '.join(self.devices)}, not on {case.device}"
         if case.dtype not in self.dtypes:
             return f"{self.name} takes {', '.join(self.dtypes)}, not {case.dtype}"

@@ -20,10 +20,9 @@ from bench.judge.history import find_series, runs_at_rest
 from bench.judge.intervals import log_ratio
 from bench.judge.place import Place, place_of
 from bench.judge.shared_gpu import ALONE_ONLY, disturbed
-from bench.judge.sides import BISECT
 from bench.judge.thresholds import CONFIDENCE, ERROR_SHARE, FEWEST, MOST_TRIALS, RULES
 from bench.judge.verdict import Series, Verdict, Word
-from bench.records import Result, RevisionItem, Run, Status
+from bench.records import BISECT, Result, RevisionItem, Run, Status
 from bench.run.bisecting import Found, Side, commit_line, commits, first_bad, full_commit, releases
 from bench.run.in_turn import InTurn, VersionFailed, in_turn
 from bench.run.progress import Progress, silent

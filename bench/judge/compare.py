@@ -250,7 +250,7 @@ def _judge(work: _Work, case: Case, key: Key, before: list[TrialRow], after: lis
     )
     runs = {row.run_id for row in before}, {row.run_id for row in after}
     for metric, rule in RULES.items():
-        if metric in SPEED and case.device.endswith("-interpreter"):
+        if metric in SPEED and case.interpreted:
             continue
         sides = [_numbers(rows, metric) for rows in (before, after)]
         left_out = of_sides(before, after, metric)

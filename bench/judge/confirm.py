@@ -24,11 +24,10 @@ from bench.judge.news import of_moved_machine
 from bench.judge.place import CannotConfirm, Place, place_of
 from bench.judge.regress import in_order
 from bench.judge.screen import Sight
-from bench.judge.sides import CONFIRM
 from bench.judge.thresholds import FEWEST, MOST_TRIALS
 from bench.judge.totals import mass_shift, totals
 from bench.judge.verdict import Kind, Verdict, Word
-from bench.records import RevisionItem, Run
+from bench.records import CONFIRM, RevisionItem, Run
 from bench.run.in_turn import InTurn, VersionFailed, in_turn
 from bench.run.locks import StillHeldError
 from bench.run.progress import Progress, silent

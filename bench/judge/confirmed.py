@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from bench.judge.compare import compare
 from bench.judge.confirm import GOOD, NEW, arms_as_sides
 from bench.judge.evidence import load_evidence
-from bench.judge.sides import CONFIRM
 from bench.judge.verdict import Verdict, Word
-from bench.records import Run
+from bench.records import CONFIRM, Run
 
 if TYPE_CHECKING:
     from bench.store import Store

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from bench.judge.compare import same_question
-from bench.judge.sides import NIGHTLY, hardware_of
-from bench.records import Run, RunState
+from bench.judge.sides import hardware_of
+from bench.records import NIGHTLY, Run, RunState
 
 if TYPE_CHECKING:
     from bench.store import Store

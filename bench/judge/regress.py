@@ -30,13 +30,12 @@ from bench.judge.gone import gone
 from bench.judge.left_out import compiled_nothing, disturbed_words, why_left_out
 from bench.judge.news import of_night, other_harness, upgraded
 from bench.judge.screen import FEWEST, FLOOR, Screening, Sight, screen
-from bench.judge.sides import NIGHTLY
 from bench.judge.statuses import judge_statuses, leading, outcome
 from bench.judge.thresholds import CROWDED, OTHER_GPU, RULES, SPEED, Manner, absolute_floor
 from bench.judge.totals import mass_shift, totals
 from bench.judge.values import Sides, read
 from bench.judge.verdict import Kind, Ratio, Series, SideReading, Threshold, Verdict, Waiting, Word
-from bench.records import Case, Environment, Run, RunState, Status
+from bench.records import NIGHTLY, Case, Environment, Run, RunState, Status
 from bench.stats import median
 
 NIGHTS = 21
@@ -225,7 +224,7 @@ def _judged(line: _Line, evidence: Evidence, known: _Known) -> list[Verdict]:
         ]
     found = []
     for metric, rule in RULES.items():
-        if metric in SPEED and line.case.device.endswith("-interpreter"):
+        if metric in SPEED and line.case.interpreted:
             continue
         nights = [night for night in line.nights if _numbers(night, metric)]
         tonight = why_left_out(own, metric)

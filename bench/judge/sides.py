@@ -15,18 +15,14 @@ from typing import TYPE_CHECKING
 from bench.errors import SelectionError
 from bench.judge.acceptances import resolve_baseline
 from bench.judge.evidence import Evidence
-from bench.records import EXTERNAL, FIXED_AXES, Case, Run, RunState, fingerprint
+from bench.records import EXTERNAL, FIXED_AXES, IN_TURN, NIGHTLY, RERUN, Case, Run, RunState, fingerprint
 
 if TYPE_CHECKING:
     from bench.store import Store
     from bench.suite import Filter
 
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
-NIGHTLY = "nightly"
-"""The reason of a run that is a night."""
-CONFIRM, BISECT = "confirm", "bisect"
-"""The reasons of runs with an arm for each of several versions."""
-ASIDE = ("rerun", CONFIRM, BISECT, EXTERNAL)
+ASIDE = (RERUN, *IN_TURN, EXTERNAL)
 """Reasons of runs that look at some rows again, or at what is in no suite."""
 HISTORY_RUNS = 8
 """How many earlier runs of a suite are asked about the spread of its series."""
@@ -103,7 +99,7 @@ def _candidates(store: Store, text: str, now: str) -> list[tuple[Run, ...]]:
             f"run {found[0][0].id} is an audit of somebody's own script, which is not compared with what suites measured: "
             "bench audit --compare A B holds two audits against each other"
         )
-    whole = [side for side in measured if all(run.reason not in (CONFIRM, BISECT) for run in side)]
+    whole = [side for side in measured if all(run.reason not in IN_TURN for run in side)]
     if not whole:
         run = measured[0][0]
         raise SelectionError(

@@ -10,6 +10,7 @@ from typing import Any
 
 from bench.errors import DeviceError
 from bench.machine.nvml import NvmlAbsent, NvmlBroken, ask, open_nvml, text, visible_gpus
+from bench.records import INTERPRETER
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,7 @@ class Device:
     """One CPU or one GPU. `index` is torch's (after CUDA_VISIBLE_DEVICES)."""
 
     kind: str
-    """`cpu`, `cuda`, or `cpu-interpreter`: the CPU, which runs Triton's kernels as well, and shows no speed."""
+    """One of `DEVICES`."""
     index: int
     uuid: str | None
     """Of the GPU or MIG instance; None for a CPU."""
@@ -104,12 +105,12 @@ def find_device(choice: str = "auto") -> Device:
     `auto` is the first GPU that NVML sees, and the CPU only where there is none: a driver that is there and does not answer is an
     error, never a silent fall-back. Raises DeviceError.
     """
-    if choice in ("cpu", "cpu-interpreter"):
+    if choice in ("cpu", INTERPRETER):
         return _host(choice)
     asked = re.fullmatch(r"cuda(?::(\d+))?", choice)
     if choice != "auto" and not asked:
         raise DeviceError(
-            f"there is no device {choice!r}; say auto, cuda, cuda:N or cpu (cpu-interpreter: Triton's kernels without a GPU)"
+            f"there is no device {choice!r}; say auto, cuda, cuda:N or cpu ({INTERPRETER}: Triton's kernels without a GPU)"
         )
     try:
         handles = visible_gpus()

@@ -18,6 +18,7 @@ from bench.machine.doctor_gpu import driver_facts, torch_against_driver
 from bench.machine.environment import PACKAGES, installed_version
 from bench.machine.findings import Finding, Severity, ok, problem, warn
 from bench.machine.tried import LONGEST_WORDS, Import
+from bench.records import INTERPRETER
 
 LINK_S = 60.0
 
@@ -99,7 +100,7 @@ def operator_findings(catalogue: Catalogue, kind: str) -> Iterator[Finding]:
     """What compiles the operators that some implementations need; nothing where their package is not installed. `kind`: the device's."""
     users: dict[str, list[str]] = {}
     for found in _all(catalogue):
-        if kind.removesuffix("-interpreter") in found.devices and not missing_requirements(found):
+        if ("cpu" if kind == INTERPRETER else kind) in found.devices and not missing_requirements(found):
             for name in found.builds:
                 users.setdefault(name, []).append(f"{found.slot}.{found.name}")
     if not users or installed_version("deepspeed") is None:

@@ -13,12 +13,21 @@ from bench.records.asked import Case, Protocol, Request, Trial
 from bench.records.json_form import canonical_json, dump, fingerprint, load, load_json
 from bench.records.kept import Environment, Result, RevisionItem, Run
 from bench.records.words import (
+    BISECT,
+    CONFIRM,
+    DEVICES,
     EXTERNAL,
     FIXED_AXES,
+    IMPORTED,
+    IN_TURN,
+    INTERPRETER,
+    MANUAL,
     MEMORY_LIMIT_PARAM,
     METHOD_VERSION,
+    NIGHTLY,
     NO_METHOD_OF_OURS,
     RECORD_VERSION,
+    RERUN,
     Json,
     Pass,
     RunState,
@@ -29,12 +38,21 @@ from bench.records.words import (
 )
 
 __all__ = [
+    "BISECT",
+    "CONFIRM",
+    "DEVICES",
     "EXTERNAL",
     "FIXED_AXES",
+    "IMPORTED",
+    "INTERPRETER",
+    "IN_TURN",
+    "MANUAL",
     "MEMORY_LIMIT_PARAM",
     "METHOD_VERSION",
+    "NIGHTLY",
     "NO_METHOD_OF_OURS",
     "RECORD_VERSION",
+    "RERUN",
     "Case",
     "Check",
     "Cost",

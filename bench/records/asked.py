@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bench.records.json_form import fingerprint
-from bench.records.words import Json, Pass, Scalar, TrialKey
+from bench.records.words import INTERPRETER, Json, Pass, Scalar, TrialKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Case:
     pass_: Pass
     dtype: str
     device: str
-    """`cpu`, `cuda`, or `cpu-interpreter` (correctness and memory only, never speed)."""
+    """One of `DEVICES`."""
     cache: str
     """`warm` or `cold`: whether the caches are flushed before each sample."""
     timer: str
@@ -28,6 +28,16 @@ class Case:
     params: Mapping[str, Scalar]
     """The workload's parameters with the dimensions of the model shape, all resolved."""
     world_size: int = 1
+
+    @property
+    def interpreted(self) -> bool:
+        """Whether a device's kernels are interpreted: then no time means anything."""
+        return self.device == INTERPRETER
+
+    @property
+    def hardware(self) -> str:
+        """`cpu` or `cuda`: what computes."""
+        return "cpu" if self.interpreted else self.device
 
     def point_data(self) -> dict[str, Json]:
         """The case without its subject: subjects are compared within it."""

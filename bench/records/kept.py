@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from bench.records.answered import Check, Cost, Measurement, Proof
 from bench.records.asked import Case, Trial
 from bench.records.json_form import fingerprint
-from bench.records.words import METHOD_VERSION, Json, RunState, Scalar, Status
+from bench.records.words import MANUAL, METHOD_VERSION, Json, RunState, Scalar, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,6 @@ class Run:
     revision: tuple[RevisionItem, ...] = ()
     label: str | None = None
     finished_at: str | None = None
-    reason: str = "manual"
+    reason: str = MANUAL
     harness_version: str = ""
     parent_run_id: str | None = None

@@ -31,9 +31,20 @@ MEMORY_LIMIT_PARAM = "memory_limit_bytes"
 FIXED_AXES = ("pass", "dtype", "device", "cache", "timer", "world_size")
 """Axes that every case has, beside its workload, subject and parameters."""
 
+INTERPRETER = "cpu-interpreter"
+"""The CPU, which runs a device's kernels too, for numbers and memory, never for speed; what runs on `cpu` runs there."""
+DEVICES = ("cpu", "cuda", INTERPRETER)
 
+MANUAL = "manual"
+NIGHTLY = "nightly"
+RERUN = "rerun"
+CONFIRM, BISECT = "confirm", "bisect"
+IMPORTED = "import"
+"""The reason of a run whose rows another tool measured."""
 EXTERNAL = "external"
 """The reason of a run of somebody's own script: an audit, which is never compared with what suites measured."""
+IN_TURN = (CONFIRM, BISECT)
+"""Reasons of runs that measured a few cases in several versions, with an arm for each: nobody means one of them by `latest`."""
 
 
 def utc_now(timespec: str = "milliseconds") -> str:

@@ -32,12 +32,12 @@ class Builds:
 
     def may_take_long(self, case: Case) -> bool:
         """Whether `trouble` compiles something for this case that it has not tried yet."""
-        device = case.device.removesuffix("-interpreter")
+        device = case.hardware
         return any((device, name) not in self._troubles for name in self._needed(case))
 
     def trouble(self, case: Case, environment: Mapping[str, str]) -> str | None:
         """Why an operator that this case needs cannot be had, in words; None where all are there, or we were asked to stop."""
-        device = case.device.removesuffix("-interpreter")
+        device = case.hardware
         for name in self._needed(case):
             if (device, name) not in self._troubles:
                 self._notice(f"compiling {name} for {device}, once on this machine; it may take minutes")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import Problem, SuiteError
-from bench.records import Json
+from bench.records import MANUAL, Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class RunOptions:
     seed: int | None = None
     """None: a new one is drawn."""
     wait_for_lock: bool = True
-    reason: str = "manual"
+    reason: str = MANUAL
     parent_run_id: str | None = None
     suite_folder: str | None = None
     """Absolute folder in which `suite_file` was typed, so that a run can be resumed from another one."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bench.errors import DeviceError, SelectionError
 from bench.machine import find_device
 from bench.metrics import METRICS, SHOWS_SPEED
-from bench.records import Case, Result, Status
+from bench.records import RERUN, Case, Result, Status
 from bench.run.canaries import is_canary
 from bench.run.commands import case_filters
 from bench.run.execute import execute
@@ -107,7 +107,7 @@ def rerun(
         label=None,
         seed=None,
         wait_for_lock=wait_for_lock,
-        reason="rerun",
+        reason=RERUN,
         parent_run_id=run.id,
         canaries=False,
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bench.errors import DeviceError, SelectionError
 from bench.machine import Device, environment, find_device, harness_version, revision
-from bench.records import EXTERNAL, Result, Run, Trial, TrialKey
+from bench.records import EXTERNAL, IMPORTED, Result, Run, Trial, TrialKey
 from bench.run.canaries import canary_arm
 from bench.run.execute import execute
 from bench.run.options import RunOptions
@@ -131,7 +131,7 @@ def demand_measured_here(run: Run, row: Result | None = None) -> None:
 
     `row`: the one of it that is asked for.
     """
-    if run.reason == "import":
+    if run.reason == IMPORTED:
         raise SelectionError(_imported(run, row))
     if run.reason == EXTERNAL:
         raise SelectionError(f"run {run.id} is an audit of somebody's own script: type its command again ({run.command})")

@@ -48,7 +48,7 @@ class Measured:
 
 def import_environment(trial: Trial) -> dict[str, str]:
     """Variables that a trial needs before torch is imported. Trials that differ in them need different servers."""
-    return {"TRITON_INTERPRET": "1"} if trial.case.device.endswith("-interpreter") else {}
+    return {"TRITON_INTERPRET": "1"} if trial.case.interpreted else {}
 
 
 class Worker:

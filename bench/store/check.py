@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, exists, func, select, text
 from sqlalchemy.exc import DBAPIError
 
-from bench.records import Environment, Status
+from bench.records import INTERPRETER, Environment, Status
 from bench.store import queries, rows, schema
 from bench.store.failures import undecodable
 from bench.store.models import (
@@ -23,7 +23,6 @@ from bench.store.models import (
 )
 from bench.store.unreadable import Found, all_text, excluded, measurements, unreadable
 
-UNTIMED_DEVICE = "cpu-interpreter"
 """Where rows have numbers and memory and never a time."""
 _OF_VALUES = ("CHECK constraint failed in ", "NUMERIC value in ", "TEXT value in ")
 """What SQLite says of values, without saying whose: they are looked for one by one."""
@@ -96,7 +95,7 @@ def _results(connection: Connection) -> Iterator[str]:
     timed = exists(
         select(MeasurementRow.result_id).where(MeasurementRow.result_id == ResultRow.id, MeasurementRow.metric == "time_s")
     )
-    timeless = exists(select(CaseRow.key).where(CaseRow.key == ResultRow.case_key, CaseRow.device == UNTIMED_DEVICE))
+    timeless = exists(select(CaseRow.key).where(CaseRow.key == ResultRow.case_key, CaseRow.device == INTERPRETER))
     found = select(ResultRow.id).where(ResultRow.status == Status.OK.value, ~timed, ~timeless)
     for result_id in connection.execute(found).scalars():
         yield f"result {result_id} is ok but has no time_s"

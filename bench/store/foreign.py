@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 
 from bench import records
 from bench.records import (
+    IMPORTED,
     NO_METHOD_OF_OURS,
     Case,
     Environment,
@@ -36,7 +37,6 @@ from bench.records import (
     Trial,
 )
 from bench.store.intake import Intake, Refused
-from bench.store.queries import IMPORTED
 from bench.store.source import Source
 
 UNKNOWN = "unknown"

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.errors import SelectionError, StoreError
-from bench.records import EXTERNAL, Result, Run
+from bench.records import EXTERNAL, IMPORTED, Result, Run
 from bench.store.anonymous import anonymous_result, anonymous_run
 from bench.store.exchange import export_jsonl, replacing
 from bench.store.importers.report import is_from_page
 from bench.store.light import light_result
-from bench.store.queries import IMPORTED
 from bench.store.summary import write_summary
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, false, func, lite
 
 from bench.catalogue.names import nearest
 from bench.errors import SelectionError
-from bench.records import EXTERNAL, Case, Environment, Measurement, Result, Run, RunState, Status, TrialKey
+from bench.records import EXTERNAL, IMPORTED, IN_TURN, Case, Environment, Measurement, Result, Run, RunState, Status, TrialKey
 from bench.store import rows
 from bench.store.blobs import unpack_log
 from bench.store.column_types import FreeText
@@ -38,11 +38,6 @@ from bench.store.thinning import thinned_log, thinned_measurement
 
 _CHUNK = 500
 """Values of one IN list: far below what SQLite and PostgreSQL allow."""
-
-IMPORTED = "import"
-"""The reason of a run whose rows another tool measured."""
-IN_TURN = ("confirm", "bisect")
-"""Reasons of runs that measured a few cases in several versions: nobody means one of them by `latest`."""
 
 T = TypeVar("T")
 

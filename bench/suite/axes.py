@@ -11,13 +11,12 @@ from typing import Any
 from bench.catalogue import Catalogue, ModelShape, names, nearest
 from bench.catalogue.names import listed, shown
 from bench.declare import DTYPES, Param, Workload
-from bench.records import MEMORY_LIMIT_PARAM, Case, Scalar
+from bench.records import DEVICES, MEMORY_LIMIT_PARAM, Case, Scalar
 from bench.suite.sizes import parse_size, spell_size
 
 CACHES = ("warm", "cold")
 TIMERS: Mapping[str, tuple[str, ...]] = {"cpu": ("wall",), "cuda": ("events", "cuda_graph", "wall")}
 """Kind of device to the timers that work on it, the default one first."""
-DEVICES = ("cpu", "cuda", "cpu-interpreter")
 MEMORY_LIMIT = "memory_limit"
 """The axis that caps what a trial may allocate on its device."""
 WHOLE = "none"

@@ -81,7 +81,7 @@ def look_further(
     spared("measured_check", compare)
     if request.verify:
         findings.proof = Proof("unknown", (), "the pass under the profiler was not done")
-        spared("proof", lambda: _prove(subject, spec, request.case.device.removesuffix("-interpreter"), findings, step))
+        spared("proof", lambda: _prove(subject, spec, request.case.hardware, findings, step))
 
 
 def workload_findings(findings: Findings, workload: Workload, spec: Any, bound: Bound) -> None:

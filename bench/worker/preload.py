@@ -136,5 +136,5 @@ class Branches:
             self._unfit,
             device_index,
             self._properties or (),
-            interpreter=request.case.device.endswith("-interpreter"),
+            interpreter=request.case.interpreted,
         )

@@ -13,9 +13,8 @@ from bench.judge.points import Level, Levels
 from bench.judge.regress import two_sided
 from bench.judge.resampled import nightly
 from bench.judge.screen import FEWEST, FLOOR, Sight
-from bench.judge.sides import NIGHTLY
 from bench.judge.verdict import Series
-from bench.records import Run
+from bench.records import NIGHTLY, Run
 from bench.stats import median
 from tests import factories
 from tests.judge.labelled import CHANGE, KINDS, Labelled, bimodal

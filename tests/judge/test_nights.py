@@ -16,9 +16,9 @@ from bench.judge.answer import FailOn, answer
 from bench.judge.compare import Comparison
 from bench.judge.nights import is_missed, lost_gpu, missed_nights
 from bench.judge.regress import regress
-from bench.judge.sides import NIGHTLY, is_night
+from bench.judge.sides import is_night
 from bench.judge.verdict import Word
-from bench.records import Environment, RevisionItem, Run, RunState
+from bench.records import NIGHTLY, Environment, RevisionItem, Run, RunState
 from bench.store import Store
 from tests import factories
 from tests.judge.sides import evidence, noisy, trials

@@ -13,13 +13,12 @@ import pytest
 
 from bench.errors import SelectionError, StoreError
 from bench.judge.shared_gpu import computed_beside
-from bench.records import METHOD_VERSION, Check, Cost, Result, Run, Status
+from bench.records import IMPORTED, METHOD_VERSION, Check, Cost, Result, Run, Status
 from bench.report import render_page
 from bench.report.numbers.summary import TOLERANCE_WORDS, summarize
 from bench.run import rerun, resume
 from bench.store import Store, publish
 from bench.store.page_data import BEGINNING, TOLERATED, NoPage, read_page_data
-from bench.store.queries import IMPORTED
 from tests import factories
 
 NOW = "2026-01-02T04:00:00+00:00"

@@ -16,11 +16,10 @@ from datetime import datetime, timedelta
 
 from bench.machine.named_processes import BUSY, OTHER
 from bench.metrics import METRICS
-from bench.records import Json, Measurement, Proof, Result, Run, Status, Trial, canonical_json, dump
+from bench.records import IMPORTED, Json, Measurement, Proof, Result, Run, Status, Trial, canonical_json, dump
 from bench.store.anonymous import nameless_processes
 from bench.store.intake import Intake
 from bench.store.page_data import NoPage, PageCase, PageData, PageTrial, read_page_data
-from bench.store.queries import IMPORTED
 from bench.store.source import Source
 
 NAME = "report"
