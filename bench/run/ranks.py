@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.metrics import METRICS, PEAK_CAUSES
-from bench.records import Measurement, Reply, Status
+from bench.records import Measurement, Reply, Status, trial_folder
 from bench.run.supervisor import End, Outcome
 from bench.run.traces import Phase, RankFailure
 
@@ -114,7 +114,7 @@ def _lost_another(reply: Reply) -> bool:
 def read_stack(directory: Path, rank: int) -> tuple[str, ...]:
     """Where a rank's main thread stood when it was ended by TERM, `file:line in function`, innermost first; nothing where it was not."""
     try:
-        text = (directory / f"stack.{rank}").read_text(errors="replace")
+        text = (directory / trial_folder.stack(rank)).read_text(errors="replace")
     except FileNotFoundError:
         return ()
     frames: list[str] = []

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from bench.records import trial_folder
 from bench.run.forkserver import Ended, ForkServer
 from bench.run.oom import oom_kills
 from bench.run.traces import LOG_LIMIT_BYTES, failed_ranks, gone_ranks, log_bytes
@@ -18,8 +19,6 @@ from bench.run.traces import LOG_LIMIT_BYTES, failed_ranks, gone_ranks, log_byte
 _LOOK_EVERY_S = 0.1
 _GRACE_S = 1.0
 """Between TERM and KILL: time for a launcher to end its ranks."""
-GATE_FILE = "gate"
-"""In a trial's directory, locked until the trial may take its device: it is forked, and imports, while we still store another's row."""
 RANK_GRACE_S = 5.0
 """For the other ranks once one has failed, to come to an answer of their own: over NCCL they would wait for it without an end."""
 
@@ -109,7 +108,7 @@ def watch(
 @contextlib.contextmanager
 def _gate(directory: Path) -> Iterator[None]:
     """Keeps the gate of a trial closed. It opens, too, where this process dies."""
-    file = os.open(directory / GATE_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    file = os.open(directory / trial_folder.GATE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

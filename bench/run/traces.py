@@ -16,7 +16,7 @@ from bench.errors import HarnessError
 from bench.machine import scrub
 from bench.machine.secrets import looks_secret
 from bench.metrics import METRICS
-from bench.records import Json, Measurement, Reply, Status, load
+from bench.records import Json, Measurement, Reply, Status, load, trial_folder
 
 LOG_LIMIT_BYTES = 32 * 2**20
 """A trial that writes more is ended."""
@@ -42,7 +42,7 @@ class RankFailure:
 
 def read_phases(directory: Path, rank: int | None = None) -> tuple[Phase, ...]:
     """The phases that were reached, in order; a last line cut short is left out."""
-    path = directory / ("phases.jsonl" if rank is None else f"phases.{rank}.jsonl")
+    path = directory / trial_folder.phases(rank)
     try:
         text = path.read_text()
     except FileNotFoundError:
@@ -53,7 +53,7 @@ def read_phases(directory: Path, rank: int | None = None) -> tuple[Phase, ...]:
 
 def read_reply(directory: Path, rank: int | None = None) -> Reply | None:
     """The reply, or None where the trial died before it. Raises HarnessError on one that does not fit the record."""
-    path = directory / ("reply.json" if rank is None else f"reply.{rank}.json")
+    path = directory / trial_folder.reply(rank)
     try:
         # What is secret is looked for once: a reply has hundreds of texts, and a trial waits for ours.
         secrets = {name: value for name, value in os.environ.items() if looks_secret(name)}
@@ -69,7 +69,9 @@ def failed_ranks(directory: Path, world_size: int) -> tuple[int, ...]:
     return tuple(
         rank
         for rank in range(world_size)
-        if (directory / f"reply.{rank}.json").exists() and (reply := read_reply(directory, rank)) and reply.status is not Status.OK
+        if (directory / trial_folder.reply(rank)).exists()
+        and (reply := read_reply(directory, rank))
+        and reply.status is not Status.OK
     )
 
 
@@ -78,7 +80,7 @@ def gone_ranks(directory: Path, world_size: int) -> tuple[int, ...]:
     return tuple(
         rank
         for rank in range(world_size)
-        if not (directory / f"reply.{rank}.json").exists() and _let_go_of(directory / f"stack.{rank}")
+        if not (directory / trial_folder.reply(rank)).exists() and _let_go_of(directory / trial_folder.stack(rank))
     )
 
 
@@ -115,7 +117,7 @@ def _clean_strings(data: Json, secrets: Mapping[str, str], known: dict[str, str]
 def read_failures(directory: Path) -> tuple[RankFailure, ...]:
     """The ranks that failed, the first first."""
     try:
-        data = json.loads((directory / "launch.json").read_text())
+        data = json.loads((directory / trial_folder.LAUNCH).read_text())
     except FileNotFoundError:
         return ()
     return tuple(RankFailure(int(entry["rank"]), int(entry["returncode"])) for entry in data["failures"])
@@ -124,15 +126,15 @@ def read_failures(directory: Path) -> tuple[RankFailure, ...]:
 def read_harness_error(directory: Path) -> str | None:
     """The traceback of our own failure in the trial's process, or None."""
     try:
-        return (directory / "harness_error").read_text()
+        return (directory / trial_folder.HARNESS_ERROR).read_text()
     except FileNotFoundError:
         return None
 
 
 def _logs(directory: Path) -> dict[int | None, Path]:
     """The files that there are: the trial's own, and those of its ranks."""
-    ranks = {int(path.suffix[1:]): path for path in directory.glob("log.*") if path.suffix[1:].isdecimal()}
-    own: dict[int | None, Path] = {None: directory / "log"} if (directory / "log").exists() else {}
+    ranks = {int(path.suffix[1:]): path for path in directory.glob(f"{trial_folder.log()}.*") if path.suffix[1:].isdecimal()}
+    own: dict[int | None, Path] = {None: shared} if (shared := directory / trial_folder.log()).exists() else {}
     return own | dict(sorted(ranks.items()))
 
 

@@ -14,7 +14,7 @@ from bench.errors import DeviceError, HarnessError
 from bench.machine import ConditionsSampler, Device
 from bench.machine.conditions import memory_available
 from bench.machine.neighbours import host_pids
-from bench.records import Case, Json, Protocol, Reply, Request, Status, Trial, dump
+from bench.records import Case, Json, Protocol, Reply, Request, Status, Trial, dump, trial_folder
 from bench.run.builds import Builds
 from bench.run.classify import KilledEarly, classify
 from bench.run.energy import with_energy
@@ -261,7 +261,7 @@ class Worker:
             self._kept = False
             self._count += 1
             self.directory.mkdir()
-            (self.directory / "request.json").write_text(json.dumps(dump(self._request(trial, protocol, seed))))
+            (self.directory / trial_folder.REQUEST).write_text(json.dumps(dump(self._request(trial, protocol, seed))))
         except OSError as error:
             raise self._no_room(error) from error
         return self.directory

@@ -11,8 +11,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-LAUNCH_FILE = "launch.json"
-"""`{"failures": [{"rank": 1, "returncode": -9, "t": seconds since the epoch}, ...]}`, the culprit first; absent where none failed."""
+from bench.records import trial_folder
 
 
 def culprits_first(failures: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -44,6 +43,6 @@ def launch_ranks(directory: Path, world_size: int) -> None:
         torchrun.run(torchrun.parse_args(arguments))
     except ChildFailedError as error:
         data = [{"rank": rank, "returncode": failure.exitcode, "t": failure.timestamp} for rank, failure in error.failures.items()]
-        (directory / LAUNCH_FILE).write_text(json.dumps({"failures": culprits_first(data)}))
+        (directory / trial_folder.LAUNCH).write_text(json.dumps({"failures": culprits_first(data)}))
     except SignalException:
         return  # the parent ends a trial by TERM; torchrun makes an exception of it once its ranks have ended

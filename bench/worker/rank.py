@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from bench.records import Request, load_json
+from bench.records import Request, load_json, trial_folder
 from bench.worker.team import ProcessGroupTeam
 from bench.worker.trial import run_trial
 
@@ -23,13 +23,13 @@ def main(directory: Path) -> int:
     A rank that is ended by TERM, as on a time-out, leaves in `stack.<rank>` where it stood: of ranks that wait for one another that
     tells which one kept the others. For as long as it lives it holds that file locked, so that its going is seen, whatever became of it.
     """
-    request = load_json(Request, (directory / "request.json").read_bytes())
+    request = load_json(Request, (directory / trial_folder.REQUEST).read_bytes())
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    log = os.open(directory / f"log.{rank}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    log = os.open(directory / trial_folder.log(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (1, 2):
         os.dup2(log, stream)
     os.close(log)
-    stack = (directory / f"stack.{rank}").open("w")
+    stack = (directory / trial_folder.stack(rank)).open("w")
     fcntl.lockf(stack, fcntl.LOCK_EX)  # this process's alone: one that it forks does not hold it too
     faulthandler.register(signal.SIGTERM, file=stack, all_threads=True, chain=True)
     faulthandler.enable()

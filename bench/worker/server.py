@@ -43,6 +43,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import bench
 from bench.processes import Process, adopt_orphans, descendants, die_with_parent, end_all, flush_c_streams, look_up, outlive_parent
+from bench.records import trial_folder
 
 # Nothing here may import torch: this process must live to say that it could not. `_imports` does, and whoever is called after it.
 if TYPE_CHECKING:
@@ -51,9 +52,6 @@ if TYPE_CHECKING:
 
 ALLOWED = ("torch", "torch._dynamo", "torch._inductor", "triton")
 """Imported before the first fork. Nothing else: many libraries initialise CUDA when they are imported."""
-
-HARNESS_ERROR_FILE = "harness_error"
-"""Written into the trial's directory when our own code fails in the child; the parent stops the run on it."""
 
 
 def _imports() -> None:
@@ -251,7 +249,7 @@ class Server:
         from bench.records import Request, load_json
 
         try:
-            return load_json(Request, (Path(self._asked["directory"]) / "request.json").read_bytes())
+            return load_json(Request, (Path(self._asked["directory"]) / trial_folder.REQUEST).read_bytes())
         except (OSError, ValueError):
             return None  # the trial reads it too, and says what is wrong with it
 
@@ -303,7 +301,7 @@ class Server:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             self._leave_behind()
             os.setsid()
-            log = os.open(directory / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            log = os.open(directory / trial_folder.log(), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             os.dup2(log, 1)
             os.dup2(log, 2)
             from bench.worker.branch import SAID
@@ -326,7 +324,7 @@ class Server:
         except BaseException:  # noqa: BLE001 - nothing may climb into the server's loop in a second process
             text = traceback.format_exc()
             with contextlib.suppress(OSError):
-                (directory / HARNESS_ERROR_FILE).write_text(text)
+                (directory / trial_folder.HARNESS_ERROR).write_text(text)
         finally:
             flush_c_streams()
             os._exit(code)

@@ -37,6 +37,7 @@ from bench.records import (
     canonical_json,
     dump,
     load_json,
+    trial_folder,
 )
 from bench.worker import check, timing
 from bench.worker.besides import look_further, spare, workload_findings
@@ -53,9 +54,6 @@ from bench.worker.subject import load_subject
 from bench.worker.team import Alone, Team
 from bench.worker.threads import ProcessorTime, demand_threads
 
-GATE_FILE = "gate"
-"""Of a trial's directory. The parent holds it locked until the trial may take its device (run/supervisor.py)."""
-
 
 def run_trial(directory: Path, team: Team | None = None) -> None:
     """Runs the trial of `directory`. Raises only for faults of the harness, before the hand-over.
@@ -63,14 +61,14 @@ def run_trial(directory: Path, team: Team | None = None) -> None:
     With several ranks `team` says which one this is, and files carry the rank in their names.
     """
     team = team or Alone()
-    suffix = f".{team.rank}" if team.size > 1 else ""
-    phases = PhaseLog(directory / f"phases{suffix}.jsonl")
+    rank = team.rank if team.size > 1 else None
+    phases = PhaseLog(directory / trial_folder.phases(rank))
     phases.enter("started")
-    request = load_json(Request, (directory / "request.json").read_bytes())
+    request = load_json(Request, (directory / trial_folder.REQUEST).read_bytes())
     findings = Findings(runtime=_runtime())
     phases.enter("handover")
-    reply = _answer(request, phases, findings, team, lambda: _await_turn(directory / GATE_FILE))
-    _write(directory / f"reply{suffix}.json", reply)
+    reply = _answer(request, phases, findings, team, lambda: _await_turn(directory / trial_folder.GATE))
+    _write(directory / trial_folder.reply(rank), reply)
     phases.enter("replied")
     phases.close()
 

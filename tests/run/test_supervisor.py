@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from bench.records import Reply, Status, canonical_json, dump
+from bench.records import Reply, Status, canonical_json, dump, trial_folder
 from bench.run.forkserver import Ended
-from bench.run.supervisor import GATE_FILE, End, watch
+from bench.run.supervisor import End, watch
 from bench.run.traces import gone_ranks
 
 
@@ -95,7 +95,7 @@ def test_imports_for_later_trials_are_neither_in_the_time_out_of_a_trial_nor_in_
 
 def is_open(directory: Path) -> bool:
     """Whether the gate of a trial lets it take its device."""
-    with (directory / GATE_FILE).open() as file:
+    with (directory / trial_folder.GATE).open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

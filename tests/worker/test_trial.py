@@ -15,16 +15,15 @@ import torch
 
 from bench.declare import Workload
 from bench.errors import HarnessError
-from bench.records import Pass, Protocol, Request, Status, dump
+from bench.records import Pass, Protocol, Request, Status, dump, trial_folder
 from bench.run.execute import SETTLES
 from bench.run.forkserver import server_environment
 from bench.worker import besides, trial
 from bench.worker.device_cpu import CpuSide
 from bench.worker.device_cuda import require_same
-from bench.worker.launch import LAUNCH_FILE
 from bench.worker.phases import PHASES
 from bench.worker.team import Alone
-from bench.worker.trial import GATE_FILE, run_trial
+from bench.worker.trial import run_trial
 from tests.lending import Lender
 from tests.worker.trials import answer, attention, only, plugin, rms_norm
 
@@ -366,7 +365,7 @@ def test_tf32_is_no_dtype_of_a_cpu(tmp_path: Path) -> None:
 def test_a_trial_imports_and_then_waits_at_its_gate_before_it_takes_the_device(tmp_path: Path) -> None:
     replies = []
     trial = threading.Thread(target=lambda: replies.append(answer(tmp_path, attention("eager"))))
-    with (tmp_path / GATE_FILE).open("w") as gate:
+    with (tmp_path / trial_folder.GATE).open("w") as gate:
         fcntl.flock(gate, fcntl.LOCK_EX)
         trial.start()
         late = time.monotonic() + 60
@@ -502,7 +501,7 @@ def test_two_ranks_take_the_same_samples_and_each_replies(
         ended = server.wait(120.0)
     assert ended is not None
     assert ended.returncode == 0, (tmp_path / "log").read_text()
-    assert not (tmp_path / LAUNCH_FILE).exists(), "a rank that has a reply ends with 0"
+    assert not (tmp_path / trial_folder.LAUNCH).exists(), "a rank that has a reply ends with 0"
     replies = [json.loads((tmp_path / f"reply.{rank}.json").read_text()) for rank in (0, 1)]
     assert [reply["rank"] for reply in replies] == [0, 1]
     if status is Status.OK:
