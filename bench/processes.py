@@ -123,16 +123,18 @@ def reap(pids: list[int]) -> None:
             os.waitpid(pid, os.WNOHANG)
 
 
+PATIENCE_S = 5.0
+
+
 def end_all(
     find: Callable[[], list[Process]],
     *,
     grace_s: float,
-    patience_s: float = 5.0,
     collect: Callable[[list[int]], None] = reap,
 ) -> list[int]:
     """TERM to all that `find` gives, KILL after `grace_s` (at once where that is 0), again and again until it gives none alive.
 
-    `collect` is called with the pids of zombies. Returns the pids still alive after `patience_s` more: processes that not even the
+    `collect` is called with the pids of zombies. Returns the pids still alive after `PATIENCE_S` more: processes that not even the
     kernel can end (they wait for a device or a dead network disk).
     """
     began = time.monotonic()
@@ -142,7 +144,7 @@ def end_all(
         collect([process.pid for process in processes if process.zombie])
         alive = [process for process in processes if not process.zombie]
         waited = time.monotonic() - began
-        if not alive or waited > grace_s + patience_s:
+        if not alive or waited > grace_s + PATIENCE_S:
             return [process.pid for process in alive]
         for process in alive:
             if waited >= grace_s:

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from bench import stats
 from bench.records import Case, Json, Result, Status
 from bench.suite.arms import arms_of
 
 PAIRS = "pairs"
-LOSS_GAP = "loss_gap"
 
 
 class Fit(StrEnum):
@@ -51,8 +49,6 @@ class Cell:
     result_id: str | None
     status: Status | None
     """Of that row."""
-    loss_gap: float | None
-    """Gap of the loss to fp32 in nats; None where it was not measured."""
     same_as: tuple[str, ...]
     """The one of the two that holds the other already, so that the pair is nothing but it."""
 
@@ -117,7 +113,7 @@ def _cells(
     for one, two in itertools.combinations_with_replacement(parts, 2):
         names = (one,) if one == two else (one, two)
         if names not in subjects:
-            found.append(Cell(one, two, Fit.ONE_SLOT, None, (), None, None, None, ()))
+            found.append(Cell(one, two, Fit.ONE_SLOT, None, (), None, None, ()))
             continue
         cell = _cell(one, two, rows.get(subjects[names], ()))
         holds = tuple(name for name in names if len(names) > 1 and subjects[name,] == subjects[names])
@@ -134,11 +130,10 @@ def _cells(
 def _cell(one: str, two: str, rows: Sequence[Result]) -> Cell:
     """Of the trials of one subject the gravest counts: one wrong loss is a wrong loss."""
     if not rows:
-        return Cell(one, two, Fit.UNTOLD, None, (), None, None, None, ())
+        return Cell(one, two, Fit.UNTOLD, None, (), None, None, ())
     grave = [Fit.WRONG_LOSS, Fit.NO_EFFECT, Fit.REFUSES, Fit.UNTOLD, Fit.WORKS]
     row = min(rows, key=lambda row: grave.index(_fit(row)))
-    gaps = [stats.median(m.samples) for result in rows for m in result.measurements if m.metric == LOSS_GAP]
-    return Cell(one, two, _fit(row), row.reason, (), row.id, row.status, stats.median(gaps) if gaps else None, ())
+    return Cell(one, two, _fit(row), row.reason, (), row.id, row.status, ())
 
 
 def _fit(row: Result) -> Fit:

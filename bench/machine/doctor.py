@@ -27,10 +27,10 @@ SYSTEM = Path("/sys")
 PROC = Path("/proc")
 
 
-def conditions_now(device: Device, look_s: float = LOOK_S) -> dict[str, Any]:
+def conditions_now(device: Device) -> dict[str, Any]:
     """What the sampler that runs beside every trial sees now."""
     with ConditionsSampler(device) as sampler:
-        time.sleep(look_s)
+        time.sleep(LOOK_S)
     return sampler.summary()
 
 

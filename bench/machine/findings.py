@@ -24,8 +24,8 @@ class Finding:
     advice: str | None = None
 
 
-def ok(area: str, what: str, advice: str | None = None) -> Finding:
-    return Finding(area, Severity.OK, what, advice)
+def ok(area: str, what: str) -> Finding:
+    return Finding(area, Severity.OK, what)
 
 
 def warn(area: str, what: str, advice: str) -> Finding:

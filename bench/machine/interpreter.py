@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import site
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import bench
@@ -20,9 +19,9 @@ def python(*arguments: str) -> list[str]:
     return [sys.executable, "-P", *arguments]
 
 
-def python_environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """`variables` (this process's by default) with the same for all descendants; an uninstalled `bench` stays importable."""
-    found = {**(os.environ if variables is None else variables), "PYTHONSAFEPATH": "1"}
+def python_environment() -> dict[str, str]:
+    """This process's variables with the same for all descendants; an uninstalled `bench` stays importable."""
+    found = {**os.environ, "PYTHONSAFEPATH": "1"}
     home = Path(bench.__file__).resolve().parent.parent
     installed = {Path(folder).resolve() for folder in (*site.getsitepackages(), site.getusersitepackages())}
     if home not in installed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -57,7 +57,7 @@ def _expanded(pynvml: Any, handle: Any) -> list[Any]:
     return [instance for instance in instances if instance is not None]
 
 
-def visible_gpus(variables: Mapping[str, str] | None = None) -> list[Any]:
+def visible_gpus() -> list[Any]:
     """Handles in the order of torch's `cuda:0`, `cuda:1` ..., CUDA_VISIBLE_DEVICES applied. Raises NvmlAbsent or NvmlBroken.
 
     CUDA's own rules hold: entries are indices or beginnings of UUIDs, and the first one that names nothing ends the list. NVML's
@@ -69,7 +69,7 @@ def visible_gpus(variables: Mapping[str, str] | None = None) -> list[Any]:
     except pynvml.NVMLError as error:
         raise NvmlBroken(str(error)) from error
     handles = [instance for handle in whole for instance in _expanded(pynvml, handle)]
-    chosen = (os.environ if variables is None else variables).get("CUDA_VISIBLE_DEVICES")
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return handles
     visible = []

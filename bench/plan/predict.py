@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from bench.plan.alike import Alike
 from bench.plan.moments import Step, Target
 from bench.plan.sources import strange_versions
 from bench.plan.spec import ModelSpec, PlanError, TrainSpec, ZeroOptions
@@ -64,9 +63,9 @@ def predict_step(model: ModelSpec, train: TrainSpec, target: Target | None = Non
     return Prediction(step.moments(), step.away, _notes(model, train))
 
 
-def peak_bytes(model: ModelSpec, train: TrainSpec, target: Target | None = None, alike: Alike | None = None) -> int:
-    """The peak alone, for searches: no terms are made for it. `alike` is shared by those of one model on one target."""
-    return Step(model, train, target or Target(), alike).highest_bytes()
+def peak_bytes(model: ModelSpec, train: TrainSpec, target: Target | None = None) -> int:
+    """The peak alone, for searches: no terms are made for it."""
+    return Step(model, train, target or Target()).highest_bytes()
 
 
 def _notes(model: ModelSpec, train: TrainSpec) -> tuple[str, ...]:

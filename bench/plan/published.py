@@ -1,7 +1,6 @@
 """Formulas that others have published, kept apart from ours: what their figures say, and what real code does at the same shape.
 
 Rajbhandari et al., ZeRO, arXiv:1910.02054, figure 1 and table 1        states by stage
-Korthikanti et al., arXiv:2205.05198, equations 1 to 6                  activations of a GPT layer
 DeepSpeed 0.19, runtime/zero, estimate_zero2/3_model_states             its estimators, which print GB and divide by 2^30
 """
 
@@ -17,11 +16,11 @@ ADAM_STATES = 12
 """Bytes of fp32 weights and both moments of Adam for each weight: K of the ZeRO paper."""
 
 
-def zero_states(parameters: float, stage: int, ranks: int, states: int = ADAM_STATES) -> float:
+def zero_states(parameters: float, stage: int, ranks: int) -> float:
     """Bytes of 16-bit weights, 16-bit gradients and states on one GPU; stage 0 is plain data parallelism."""
     if not 0 <= stage <= 3:
         raise PlanError(f"ZeRO has the stages 0 to 3, not {stage}")
-    whole, shared = [(4 + states, 0), (4, states), (2, 2 + states), (0, 4 + states)][stage]
+    whole, shared = [(4 + ADAM_STATES, 0), (4, ADAM_STATES), (2, 2 + ADAM_STATES), (0, 4 + ADAM_STATES)][stage]
     return parameters * (whole + shared / ranks)
 
 
@@ -32,20 +31,6 @@ def deepspeed_estimate(parameters: float, largest_layer: float, stage: int, rank
     if stage == 3:
         return 4 * largest_layer + {"none": 18, "optimizer": 2, "parameters": 0}[offload] * parameters / ranks
     raise PlanError(f"DeepSpeed has estimators of stages 2 and 3, not of {stage}")
-
-
-def gpt_layer(
-    tokens: int, seq_len: int, hidden: int, heads: int, *, tensor: int = 1, sequence_parallel: bool = False, recompute: str = "none"
-) -> float:
-    """Bytes of activations of one GPT layer in 16 bits; `recompute` is none, selective (of attention's core) or full."""
-    scores = 5 * heads * seq_len / hidden
-    if recompute == "full":
-        return 2.0 * tokens * hidden
-    if recompute == "selective":
-        scores = 0.0
-    if sequence_parallel:
-        return tokens * hidden * (34 + scores) / tensor
-    return tokens * hidden * (10 + (24 + scores) / tensor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,13 +107,6 @@ def test_of_several_trials_the_gravest_counts_and_rows_that_are_set_aside_do_not
     assert matrix(bad, anew).cell("flash", "flash").result_id == anew.id
 
 
-def test_the_gap_of_the_loss_is_told_where_it_was_measured() -> None:
-    measured = row(adaptation="lora")
-    measured = dataclasses.replace(measured, measurements=(*measured.measurements, factories.measurement("loss_gap", (0.02,))))
-    assert matrix(measured).cell("lora", "lora").loss_gap == 0.02
-    assert matrix(row(adaptation="lora")).cell("lora", "lora").loss_gap is None
-
-
 def test_there_is_a_matrix_for_each_point_and_none_without_pairs() -> None:
     rows = [row(seq_len=64), row(seq_len=128)]
     assert [found.point for found in compatibilities(SUITE, rows)] == [one.case.point_data() for one in rows]

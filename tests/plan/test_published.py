@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.plan.published import GB, GIB, deepspeed_estimate, founding_figures, gpt_layer, real_code, zero_figures, zero_states
+from bench.plan.published import GB, GIB, deepspeed_estimate, founding_figures, real_code, zero_figures, zero_states
 from bench.plan.spec import PlanError
 
 
@@ -49,16 +49,6 @@ def test_deepspeeds_estimator_says_what_its_documentation_prints() -> None:
     assert deepspeed_estimate(2851e6, 32e6, 3, 8, offload="optimizer") / GIB == pytest.approx(0.79, abs=0.01)
     assert deepspeed_estimate(2851e6, 32e6, 3, 8, offload="parameters") / GIB == pytest.approx(0.12, abs=0.01)
     assert deepspeed_estimate(2851e6, 32e6, 2, 8) / GIB == pytest.approx(11.28, abs=0.02)
-
-
-def test_scores_are_the_share_of_a_gpt_layer_that_korthikanti_tells() -> None:
-    """175B: 96 heads, hidden 12288, 2048 tokens: 5as/h is 80, and leaving it out takes 70 % off."""
-    whole = gpt_layer(2048, 2048, 12288, 96)
-    core = gpt_layer(2048, 2048, 12288, 96, recompute="selective")
-    assert whole == 2048 * 12288 * (34 + 80)
-    assert 1 - core / whole == pytest.approx(0.70, abs=0.005)
-    assert gpt_layer(2048, 2048, 12288, 96, tensor=8, sequence_parallel=True) == whole / 8
-    assert gpt_layer(2048, 2048, 12288, 96, recompute="full") == 2 * 2048 * 12288
 
 
 def test_what_has_no_published_formula_is_refused() -> None:

@@ -138,16 +138,14 @@ class SpreadOf:
     limits: Mapping[str, float]
 
 
-def spreads(
-    session: Session, subjects: Sequence[SpreadOf], protocol: Protocol, *, most: int, spare_s: float = 0.0
-) -> Iterator[Judgement]:
-    """Trials of all subjects interleaved: at least three each, then up to `most` while more than `spare_s` are left."""
+def spreads(session: Session, subjects: Sequence[SpreadOf], protocol: Protocol, *, most: int) -> Iterator[Judgement]:
+    """Trials of all subjects interleaved: at least three each, then up to `most` while there is time for another round."""
     readings: dict[str, list[Reading]] = {subject.label: [] for subject in subjects}
     faults: dict[str, str] = {}
     spent_s = 0.0
     for number in range(most):
         began_s = session.left_s
-        if number >= FEWEST_PROCESSES and began_s - spare_s < spent_s:
+        if number >= FEWEST_PROCESSES and began_s < spent_s:
             break
         for subject in subjects if number % 2 == 0 else subjects[::-1]:
             if subject.label in faults:
