@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from bench.catalogue import Catalogue, ModelShape, names, nearest
 from bench.catalogue.names import listed, shown
 from bench.declare import DTYPES, Param, Workload
-from bench.records import DEVICES, MEMORY_LIMIT_PARAM, Case, Scalar
+from bench.records import DEVICES, MEMORY_LIMIT_PARAM, Case, Pass, Scalar
 from bench.suite.sizes import parse_size, spell_size
 
 CACHES = ("warm", "cold")
@@ -111,10 +111,18 @@ class SizeAxis(Axis):
         return spell_size(size_bytes)
 
 
-_DTYPE = Axis("dtype", str, tuple(DTYPES), required=True, description="the dtype in which it is computed")
-MEMORY_LIMIT_AXIS = SizeAxis(
-    MEMORY_LIMIT, str, description="cap on what a trial may allocate on its device, such as 24GB; none: all that there is"
+MODEL_AXIS = Axis("model", str, required=True, description="a named model shape, which gives the dimensions")
+DTYPE_AXIS = Axis("dtype", str, tuple(DTYPES), required=True, description="the dtype in which it is computed")
+PASS_AXIS = Axis("pass", str, tuple(map(str, Pass)), required=True, description="which part of the computation is timed")
+REGIME_AXES = (
+    Axis("cache", str, CACHES, description="whether caches are flushed before each sample (CPU: warm, CUDA: cold)"),
+    Axis("timer", str, tuple(timer for kind in TIMERS.values() for timer in kind), description="how time is taken"),
+    Axis("world_size", int, minimum=1, below=MAX_WORLD_SIZE + 1, default=1, description="number of ranks"),
+    SizeAxis(
+        MEMORY_LIMIT, str, description="cap on what a trial may allocate on its device, such as 24GB; none: all that there is"
+    ),
 )
+"""Axes that mean the same to every workload."""
 
 
 def axis_value(case: Case, axis: str) -> Scalar:
@@ -127,20 +135,15 @@ def axis_value(case: Case, axis: str) -> Scalar:
 
 def sweep_axes(workload: Workload, catalogue: Catalogue) -> dict[str, Axis]:
     """The axes that a suite of this workload may sweep, by name."""
-    axes = {}
+    axes: dict[str, Axis] = {}
     if workload.dims:
-        shapes = tuple(catalogue.models)
-        axes["model"] = Axis("model", str, shapes, required=True, description="a named model shape, which gives the dimensions")
+        axes["model"] = replace(MODEL_AXIS, choices=tuple(catalogue.models))
     for param in workload.params:
         axes[param.name] = _param_axis(param)
-    passes = tuple(str(pass_) for pass_ in workload.passes)
     if workload.dtype_slot is None:
-        axes["dtype"] = _DTYPE
-    axes["pass"] = Axis("pass", str, passes, required=True, description="which part of the computation is timed")
-    axes["cache"] = Axis("cache", str, CACHES, description="whether caches are flushed before each sample (CPU: warm, CUDA: cold)")
-    axes["timer"] = Axis("timer", str, tuple(t for ts in TIMERS.values() for t in ts), description="how time is taken")
-    axes["world_size"] = Axis("world_size", int, minimum=1, below=MAX_WORLD_SIZE + 1, default=1, description="number of ranks")
-    axes[MEMORY_LIMIT] = MEMORY_LIMIT_AXIS
+        axes["dtype"] = DTYPE_AXIS
+    axes["pass"] = replace(PASS_AXIS, choices=tuple(map(str, workload.passes)))
+    axes |= {axis.name: axis for axis in REGIME_AXES}
     return axes
 
 
@@ -151,7 +154,7 @@ def selection_axes(workload: Workload, catalogue: Catalogue) -> dict[str, Axis]:
         axes[slot] = Axis(slot, str, tuple(catalogue.implementations(slot)), description=f"the implementation in the slot {slot}")
     for name in workload.dims:
         axes[name] = dimension_axis(name)
-    axes["dtype"] = _DTYPE
+    axes["dtype"] = DTYPE_AXIS
     axes["device"] = Axis("device", str, DEVICES, description="the device")
     return axes
 
