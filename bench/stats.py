@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+MAD_TO_SD = 1.4826
+"""Of normal numbers the standard deviation is so many median absolute deviations."""
+
 
 def quantile(values: Sequence[float], q: float) -> float:
     """Quantile `q` in [0, 1] with linear interpolation (Hyndman and Fan's type 7, as numpy's default)."""

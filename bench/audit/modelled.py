@@ -8,12 +8,10 @@ from typing import Any
 
 from bench.audit.recognised import Recognised
 from bench.audit.whole import Audit
-from bench.plan.spec import CONFIG_FIELDS, ModelSpec, PlanError, TrainSpec
+from bench.plan.spec import CONFIG_FIELDS, PROJECTIONS, ModelSpec, PlanError, TrainSpec
 
 TRAIN_FIELDS = frozenset(field.name for field in fields(TrainSpec))
 IN_32_BITS = ("fp32", "tf32")
-PROJECTIONS = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"})
-"""Where the memory model's adapters are."""
 
 
 class NotModelled(Exception):
@@ -113,7 +111,7 @@ def _notes(audit: Audit) -> list[str]:
     if seen.steps is not None and len(seen.steps.batch_shapes) > 1:
         notes.append("the largest of several batch shapes is modelled")
     targets = {target for one in seen.adapters for target in one.targets}
-    if targets and targets != PROJECTIONS:
+    if targets and targets != set(PROJECTIONS):
         notes.append(f"adapters are modelled in all seven projections; here they are in {', '.join(sorted(targets))}")
     if not audit.on_cuda:
         notes.append("predicted is a GPU; this audit ran on a processor")

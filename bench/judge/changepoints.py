@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench.judge.student import two_sided_p
-from bench.stats import median
+from bench.stats import MAD_TO_SD, median
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +40,6 @@ SMALLEST_STEP = 0.01
 MADS = 2.0
 AGREE_WITHIN = 2
 """Points that both fits may differ by and still mean one boundary."""
-MAD_TO_SD = 1.4826
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from bench.run import RunOptions
 
 MOST_COMMITS = 5
 MOST_FACTS = 5
-SHORT_KEY = 12
 
 
 def with_alarms(comparison: Comparison, *, words: str = "") -> Comparison:
@@ -106,7 +105,7 @@ def _bisect(verdict: Verdict, moved: Sequence[tuple[RevisionItem | None, Revisio
     for old, new in moved:
         sides = [_side(old, new), _side(new, new)]
         if all(sides) and sides[0] != sides[1]:
-            return f"bench bisect {verdict.series.key[:SHORT_KEY]} {shlex.join(map(str, sides))}{words}"
+            return f"bench bisect {verdict.series.short_key} {shlex.join(map(str, sides))}{words}"
     return None
 
 

@@ -30,7 +30,6 @@ SETTLED_NIGHTS = 5
 NEAR = 0.25
 """Of the way between two levels: what is nearer to one of them than this is at that one."""
 SHOWN = 3
-SHORT_KEY = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,7 @@ def drift_words(found: Sequence[Drift], name: Callable[[Case], str], *, machine:
         many = f"{len(back)} series are back at worse levels" if len(back) > 1 else "1 series is back at a worse level"
         told.append(f"{many} that had been left before: {_named(back, name)}")
     canary = "; so has the canary, so look at the machine first" if machine else ""
-    return f"{'; '.join(told)}{canary} (bench history {worst.series.key[:SHORT_KEY]}{words} shows the worst)"
+    return f"{'; '.join(told)}{canary} (bench history {worst.series.short_key}{words} shows the worst)"
 
 
 def _named(found: Sequence[Drift], name: Callable[[Case], str]) -> str:

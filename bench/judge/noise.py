@@ -17,15 +17,13 @@ from bench.judge.thresholds import TIME
 from bench.judge.values import Noise
 from bench.judge.verdict import series_key
 from bench.records import Run, Status
-from bench.stats import median
+from bench.stats import MAD_TO_SD, median
 
 if TYPE_CHECKING:
     from bench.store import Store
 
 FEWEST_RUNS = 5
 """From which on the spread between runs is told."""
-MAD_TO_SD = 1.4826
-"""Of normal numbers the standard deviation is so many median absolute deviations."""
 
 
 def load_noise(store: Store, runs: Sequence[Run]) -> dict[str, Noise]:

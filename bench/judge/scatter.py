@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from bench.stats import median
+from bench.stats import MAD_TO_SD, median
 
 FEWEST_ROWS = 20
-MAD_TO_SD = 1.4826
 
 
 def scatter(rows: Sequence[tuple[float, float]]) -> float | None:

@@ -14,13 +14,12 @@ from enum import StrEnum
 
 from bench.judge.modes import stays_before
 from bench.judge.student import critical
-from bench.stats import median, stdev
+from bench.stats import MAD_TO_SD, median, stdev
 
 WINDOW = 20
 FEWEST = 10
 FLOOR = 0.02
 MADS = 3.5
-MAD_TO_SD = 1.4826
 CONFIDENCE = 0.99
 
 

@@ -81,6 +81,11 @@ class Series:
         """SHA-256: what `bench history` takes, whole or its beginning."""
         return series_key(self.case_key, self.arm, self.metric, self.hard_hash, self.method_version)
 
+    @property
+    def short_key(self) -> str:
+        """As much of `key` as a command that is printed for somebody names."""
+        return self.key[:12]
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:

@@ -31,6 +31,8 @@ ENERGY_READINGS = 5
 
 BUSY_SHARE = 0.1
 """A process is busy above this share of one core."""
+STOLEN_SHARE = 0.02
+"""Of the CPU time, above which a hypervisor that takes it is told."""
 
 
 @dataclass(slots=True)

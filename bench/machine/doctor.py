@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.machine.conditions import ConditionsSampler
+from bench.machine.conditions import STOLEN_SHARE, ConditionsSampler
 from bench.machine.device import Device
 from bench.machine.findings import Finding, ok, problem, warn
 
@@ -19,7 +19,6 @@ OLDEST_PYTHON = (3, 11)
 LOOK_S = 1.0
 """How long neighbours are watched."""
 BUSY_LOAD_SHARE = 0.5
-STOLEN_SHARE = 0.02
 LOW_MEMORY_BYTES = 2 * 2**30
 LITTLE_DISK_BYTES = 2 * 2**30
 NO_DISK_BYTES = 200 * 2**20

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bench.plan.predict import peak_bytes
-from bench.plan.spec import ModelSpec, PlanError, TrainSpec, ZeroOptions
+from bench.plan.spec import PROJECTIONS, ZERO_STAGES, ModelSpec, PlanError, TrainSpec, ZeroOptions
 from bench.plan.unsaid import loaded_dtype
 
 HF_ATTENTION: Mapping[str, str] = {
@@ -56,7 +56,6 @@ ZERO_SETTINGS: Mapping[str, str] = {
     "persistence_threshold": "stage3_param_persistence_threshold",
 }
 """Field of `ZeroOptions` to DeepSpeed's name for it."""
-PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 FUSED_SLOTS = ("rms_norm", "rope", "swiglu")
 NVME_PATH = "/local_nvme"
 """Where DeepSpeed puts states on disk, to be set to a folder of one's own."""
@@ -172,7 +171,7 @@ def _quantized(train: TrainSpec) -> dict[str, Any]:
 
 def deepspeed(train: TrainSpec, *, rate: float | str = 1e-4) -> dict[str, Any]:
     """A DeepSpeed configuration; batch and clipping are told, so that it serves without the Trainer too."""
-    if train.sharding not in ("zero1", "zero2", "zero3"):
+    if train.sharding not in ZERO_STAGES:
         raise PlanError(f"DeepSpeed's settings are for sharding zero1, zero2 and zero3, not for {train.sharding}")
     stage = int(train.sharding[-1])
     zero: dict[str, Any] = {"stage": stage}
@@ -232,7 +231,7 @@ def accelerate(train: TrainSpec) -> dict[str, Any]:
             "fsdp_activation_checkpointing": train.checkpointing == "full",
         }
     elif train.sharding.startswith("zero"):
-        _taken("accelerate", "sharding", train.sharding, dict.fromkeys(("ddp", "fsdp2", "fsdp2_kept", "zero1", "zero2", "zero3")))
+        _taken("accelerate", "sharding", train.sharding, dict.fromkeys(("ddp", "fsdp2", "fsdp2_kept", *ZERO_STAGES)))
         found["distributed_type"] = "DEEPSPEED"
         where = {"none": "none", "optimizer_nvme": "nvme"}.get(train.offload, "cpu")
         found["deepspeed_config"] = {

@@ -20,7 +20,7 @@ from bench.plan.costs import Costs, MeasuredStep, costs
 from bench.plan.devices import Host
 from bench.plan.moments import Step, Target
 from bench.plan.rounding import host_needed_bytes, needed_bytes
-from bench.plan.spec import ModelSpec, PlanError, TrainSpec
+from bench.plan.spec import ZERO_STAGES, ModelSpec, PlanError, TrainSpec
 from bench.plan.terms import DISK, HOST, PINNED, away_bytes
 
 FUSED: Mapping[str, str] = {
@@ -61,7 +61,7 @@ CARRYING_TOKENS = 6_000
 """In whose time offloaded weights come to the GPU twice in a micro-batch: 4 bytes each over PCIe 5; not measured."""
 ALONE = (("none", "none"), ("none", "optimizer_ao"), ("zero2", "optimizer"), ("zero3", "parameters"), ("fsdp2", "parameters"))
 """Sharding and offload that one GPU is offered: an engine only for what it moves."""
-TOGETHER = tuple(itertools.product(("fsdp2", "zero1", "zero2", "zero3"), ("none", "optimizer", "parameters")))
+TOGETHER = tuple(itertools.product(("fsdp2", *ZERO_STAGES), ("none", "optimizer", "parameters")))
 CONTEXT_STEP = 128
 LONGEST = 2**23
 """Tokens beyond which no search goes."""

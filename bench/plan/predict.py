@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.plan.moments import Step, Target
 from bench.plan.sources import strange_versions
-from bench.plan.spec import ModelSpec, PlanError, TrainSpec, ZeroOptions
+from bench.plan.spec import ZERO_STAGES, ModelSpec, PlanError, TrainSpec, ZeroOptions
 from bench.plan.terms import Prediction
 
 OFFLOAD_OF_SLOT: Mapping[str, str] = {
@@ -99,7 +99,7 @@ def _notes_of_sharding(train: TrainSpec) -> tuple[str, ...]:
         found = [
             f"{train.sharding}: buffers as the library's source has them, of the GPU that needs most; NCCL's own memory is not in it"
         ]
-    if train.sharding in ("zero1", "zero2", "zero3"):
+    if train.sharding in ZERO_STAGES:
         bucket = train.zero.reduce_bucket
         size = bucket * train.weight_bytes / 2**30
         missing = "; not in it: the copy of a bucket in which two shares meet" if train.sharding == "zero1" else ""

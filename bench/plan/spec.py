@@ -24,7 +24,11 @@ CONFIG_FIELDS: Mapping[str, str] = {
     "vocab_size": "vocab_size",
 }
 """Field of a shape to the key of a config.json, where it must stand there."""
-SHARDINGS = ("none", "ddp", "zero0", "zero1", "zero2", "zero3", "fsdp2", "fsdp2_root_unit", "fsdp2_kept")
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+"""The products of a layer, which have the adapters."""
+ZERO_STAGES = ("zero1", "zero2", "zero3")
+"""Those of DeepSpeed that share something out."""
+SHARDINGS = ("none", "ddp", "zero0", *ZERO_STAGES, "fsdp2", "fsdp2_root_unit", "fsdp2_kept")
 OFFLOADS = ("none", "optimizer", "optimizer_ao", "optimizer_nvme", "parameters")
 DTYPE_BYTES: Mapping[str, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 MODELLED: Mapping[str, tuple[str, ...]] = {
@@ -201,7 +205,7 @@ class TrainSpec:
     def _demand_an_offload_that_is(self) -> None:
         if self.offload == "parameters" and self.sharding != "zero3" and not self.sharding.startswith("fsdp2"):
             raise PlanError(f"parameters can be offloaded under zero3 and fsdp2 only, not under {self.sharding}")
-        if self.offload == "optimizer" and self.sharding not in ("zero1", "zero2", "zero3"):
+        if self.offload == "optimizer" and self.sharding not in ZERO_STAGES:
             raise PlanError(
                 f"the optimizer can be offloaded by itself under zero1, zero2 and zero3, not under {self.sharding}; "
                 "torchao's way, offload optimizer_ao, is for sharding none"

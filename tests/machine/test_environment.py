@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.machine import environment, find_device
 from bench.machine.environment import relevant_variables, short_paths
 from bench.records import dump
+from bench.run.forkserver import server_environment
 from tests.machine.fake_nvml import Gpu
 
 Install = Callable[..., None]
@@ -77,6 +81,12 @@ def test_relevant_variables_are_kept_without_the_paths_and_the_secrets_in_them()
         "NCCL_DEBUG": "[secret]",
         "PYTORCH_ALLOC_CONF": "expandable_segments:True",
     }
+
+
+def test_what_a_server_sets_for_itself_is_no_fact_of_an_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in relevant_variables(os.environ):
+        monkeypatch.delenv(name)
+    assert relevant_variables(server_environment(1, tmp_path, {})) == {}
 
 
 def test_a_relevant_variable_changes_the_soft_hash_and_an_irrelevant_one_does_not() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from bench.audit.finding import Finding, fine, look, wrong
+from bench.audit.switches import SLOW_ATTENTION
 from bench.audit.whole import Audit
 from bench.audited import ATTENTION_KINDS
 
@@ -17,7 +18,6 @@ ANSWERS: Mapping[str, tuple[str, ...]] = {
     "flex_attention": ("flex",),
 }
 """Word of transformers to what it means, as a probe names it."""
-SLOW = ("eager", "sdpa_math")
 
 
 def find(audit: Audit) -> Iterator[Finding]:
@@ -44,7 +44,7 @@ def find(audit: Audit) -> Iterator[Finding]:
                 "look for a class of one's own, output_attentions=True, a head mask, or a warning of transformers at loading",
                 **numbers,
             )
-    slow = [one for kind, one in ran.items() if kind in SLOW]
+    slow = [one for kind, one in ran.items() if kind in SLOW_ATTENTION]
     if slow and asked != "eager":
         share = sum(one.share for one in slow)
         yield look(

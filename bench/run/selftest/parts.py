@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
+from bench.machine.conditions import STOLEN_SHARE
 from bench.machine.throttling import FORBIDDING
 from bench.records import Case, Protocol
 from bench.run.selftest.judgement import Judgement, Verdict, cannot_tell, exact, excused, slow_down, spin, spread
@@ -19,7 +20,6 @@ SLOW_DOWNS = (0.02, 0.05, 0.10)
 FEWEST_PROCESSES = 3
 
 SWITCHED_SHARE = 0.1
-STOLEN_SHARE = 0.02
 OWN_CORES = 1.2
 """What a trial of one thread and its parent use."""
 OTHER_CORES = 0.2
