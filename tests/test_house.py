@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,23 @@ def test_a_module_says_in_its_first_line_why_it_exists(path: Path) -> None:
 def test_no_module_is_named_after_nothing() -> None:
     empty = {"utils", "util", "common", "helpers", "helper", "base", "manager", "misc"}
     assert not [path for path in MODULES if path.stem in empty or path.parent.name in empty]
+
+
+def test_every_module_that_the_design_names_is_there() -> None:
+    text = (ROOT / "DESIGN.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(?:bench/)?((?:[a-z_]+/)*[a-z_]+\.py)`", text))
+    there = {f"/{path.relative_to(ROOT).as_posix()}" for path in MODULES}
+    assert len(named) > 30
+    assert not sorted(name for name in named if not any(path.endswith(f"/{name}") for path in there))
+
+
+def test_every_room_is_in_the_designs_table() -> None:
+    text = (ROOT / "DESIGN.md").read_text(encoding="utf-8")
+    rows = text[text.index("## 2.") : text.index("## 3.")].splitlines()
+    told = {name.rstrip("/") for row in rows if row.startswith("| ") for name in re.findall("`([^`]+)`", row.split(" | ")[0])}
+    rooms = {path.relative_to(ROOT / "bench").parts[0] for path in MODULES} - {"__init__.py", "__main__.py"}
+    assert len(rooms) > 20
+    assert told == rooms
 
 
 def test_every_command_says_what_it_takes() -> None:
