@@ -9,7 +9,7 @@ from typing import Any, Never
 
 from bench.declare.mistakes import check_builder, check_tolerance, expressions, meant, proof_by_device, texts
 from bench.declare.tensors import DTYPES
-from bench.records import DEVICES, Case, Pass
+from bench.records import DEVICES, HARDWARE, Case, Pass
 
 OWN_DTYPE = "dtype"
 PRODUCTS = (OWN_DTYPE, "fp8", "int8")
@@ -76,7 +76,7 @@ def implementation(
     /,
     *,
     requires: Sequence[str] = (),
-    devices: Sequence[str] = ("cpu", "cuda"),
+    devices: Sequence[str] = HARDWARE,
     dtypes: Sequence[str] = ("fp32", "bf16", "fp16"),
     passes: Sequence[str] = tuple(Pass),
     proof: Mapping[str, Any] | None = None,

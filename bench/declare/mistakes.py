@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from bench.declare.tensors import DTYPES
+from bench.records import HARDWARE
 
 PROOF_KINDS = ("kernels", "ops", "not")
 
@@ -56,7 +57,7 @@ def proof_by_device(proof: Any) -> dict[str, dict[str, tuple[str, ...]]]:
         return {}
     if not isinstance(proof, Mapping):
         raise TypeError(f'proof takes a mapping such as {{"kernels": [...], "ops": [...], "not": [...]}}, not {proof!r}')
-    by_device = proof if set(proof) <= {"cpu", "cuda"} else {"cpu": proof, "cuda": proof}
+    by_device = proof if set(proof) <= set(HARDWARE) else dict.fromkeys(HARDWARE, proof)
     found = {}
     for device, entry in by_device.items():
         if not isinstance(entry, Mapping):

@@ -36,7 +36,7 @@ class Case:
 
     @property
     def hardware(self) -> str:
-        """`cpu` or `cuda`: what computes."""
+        """One of `HARDWARE`: what computes."""
         return "cpu" if self.interpreted else self.device
 
     def point_data(self) -> dict[str, Json]:

@@ -33,7 +33,8 @@ FIXED_AXES = ("pass", "dtype", "device", "cache", "timer", "world_size")
 
 INTERPRETER = "cpu-interpreter"
 """The CPU, which runs a device's kernels too, for numbers and memory, never for speed; what runs on `cpu` runs there."""
-DEVICES = ("cpu", "cuda", INTERPRETER)
+HARDWARE = ("cpu", "cuda")
+DEVICES = (*HARDWARE, INTERPRETER)
 
 MANUAL = "manual"
 NIGHTLY = "nightly"
