@@ -94,10 +94,15 @@ def test_who_dies_at_his_compilation_while_another_waits_for_it_holds_him_up_no_
     with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE) as worker:
         assert worker.stdout is not None
         worker.stdout.readline()
-        death = threading.Timer(0.5, worker.kill)
-        death.start()
+        killed: list[bool] = []
+
+        def kill() -> None:
+            killed.append(True)
+            worker.kill()
+
+        threading.Timer(0.5, kill).start()
         assert pass_lock(tmp_path, pause_s=0.05)
-        assert not death.is_alive()
+        assert killed
     assert not lock.exists()
     assert not pass_lock(tmp_path)
 

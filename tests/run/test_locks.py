@@ -56,7 +56,7 @@ def test_who_waits_is_told_for_whom_and_goes_on_when_the_holder_is_killed() -> N
 
         with device_lock("cpu", run_id="run-2", command="", waiting=waiting) as held:
             assert held
-            assert process.wait(10) == -signal.SIGKILL
+            assert process.wait(60) == -signal.SIGKILL
     assert len(told) == 1
     assert "run run-1" in told[0]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -113,11 +112,17 @@ class Gated(Preparing):
         return 1
 
 
-def test_the_gate_of_a_trial_opens_once_what_was_left_to_do_is_done_which_is_not_in_its_time_out(tmp_path: Path) -> None:
+def test_the_gate_of_a_trial_opens_once_what_was_left_to_do_is_done_which_is_not_in_its_time_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[bool] = []
 
+    now = 0.0
+    monkeypatch.setattr("bench.run.supervisor.time.monotonic", lambda: now)
+
     def once_begun() -> None:
-        time.sleep(0.3)
+        nonlocal now
+        now += 0.3
         seen.append(is_open(tmp_path))
 
     outcome = watch(Gated(), tmp_path, world_size=1, timeout_s=0.2, stop=lambda: False, once_begun=once_begun)  # type: ignore[arg-type]

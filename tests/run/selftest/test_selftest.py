@@ -64,7 +64,10 @@ def test_the_comparing_process_ends_with_its_reason_and_leaves_nothing(own_tempo
 def test_ctrl_c_ends_the_command_with_130_and_leaves_no_process(own_temporary_folder: Path) -> None:
     command = [sys.executable, "-m", "bench", "selftest", "--device", "cpu", "--json"]
     process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(own_temporary_folder)}, stdout=subprocess.PIPE, text=True)
-    time.sleep(2.0)
+    # Its folder is made after the handler of signals stands.
+    while not list(own_temporary_folder.iterdir()):
+        assert process.poll() is None
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130
