@@ -90,4 +90,6 @@ def test_random_weights_are_others_and_the_librarys_noise_is_in_the_trials_log(t
         assert quantized.status is Status.OK, quantized.reason
         assert quantized.case.params["weights"] == "random"
         assert error_of(quantized) > 0.08
-        assert "Failed to load CPU gemm_4bit_forward" in quantized.log
+        # What bitsandbytes looks for at import, and complains of, hangs on the processor.
+        looks = "avx512_bf16" in Path("/proc/cpuinfo").read_text()
+        assert ("Failed to load CPU gemm_4bit_forward" in quantized.log) == looks

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -18,10 +20,11 @@ import bench.workloads
 from bench.processes import look_up
 from bench.records import Pass, Protocol, Request, canonical_json, dump
 from bench.run.forkserver import ForkServer, server_environment
-from bench.worker.branch import NOT_SHARED, Branch, open_branch
+from bench.worker.branch import NOT_SHARED, SAID, Branch, open_branch
 from bench.worker.preload import COMPILER, Branches, compiles, shared_imports
 from bench.worker.server import Server
 from bench.worker.subject import import_declarations
+from bench.worker.trial import GATE_FILE
 from tests import factories
 from tests.worker.trials import attention, rms_norm
 from tests.workloads.linear_cases import linear
@@ -52,6 +55,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "threaded_one.py").write_text(f"import threading, time\n{thread}\n")
     (tmp_path / "broken_one.py").write_text("raise RuntimeError('no licence')\n")
     (tmp_path / "dying_one.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    (tmp_path / "noisy_one.py").write_text("import os\nos.write(2, b'in words\\n')\nos.system('echo by others')\n")
     (tmp_path / "endless_one.py").write_text("import time\ntime.sleep(60)\n")
     return tmp_path
 
@@ -93,6 +97,20 @@ def test_a_branch_imports_in_a_process_of_its_own_and_leaves_when_its_socket_end
     end(branch)
 
 
+def test_what_packages_print_when_they_are_imported_is_kept_for_the_logs_of_the_trials(modules: Path) -> None:
+    def tell(connection: socket.socket) -> None:
+        connection.recv(64)
+        connection.sendall(json.dumps([said.decode() for said in SAID]).encode() + b"\n")
+        connection.recv(1)
+
+    branch = open_branch([("noisy_one", ())], tell, fit, None, ())
+    assert isinstance(branch, Branch), branch
+    assert branch.ask({"op": "tell"})
+    (said,) = branch.messages() or ()
+    assert sorted("".join(said).splitlines()) == ["by others", "in words"]
+    end(branch)
+
+
 @pytest.mark.parametrize("device_index", [None, 0])
 def test_a_branch_that_hangs_is_given_up_and_nothing_of_it_stays(
     modules: Path, monkeypatch: pytest.MonkeyPatch, device_index: int | None
@@ -108,7 +126,7 @@ def test_a_branch_that_hangs_is_given_up_and_nothing_of_it_stays(
     start = time.monotonic()
     name = "endless_one" if device_index is None else "quiet_one"
     assert open_branch([(name, ())], waits, fit, device_index, ()) == "a process that imported them was ended by SIGALRM"
-    while mark.exists() and (found := look_up(int(mark.read_text()))) is not None and not found.zombie:
+    while mark.exists() and (found := look_up(int(mark.read_text() or 0))) is not None and not found.zombie:
         assert time.monotonic() - start < 50, "the child of the branch lives on"
         time.sleep(0.05)
     assert time.monotonic() - start < 50
@@ -264,6 +282,16 @@ def run_once(server: Any, folder: Path, case: Any) -> tuple[str, dict[str, Any]]
     return str(measured["note"]), reply
 
 
+@contextlib.contextmanager
+def held_at_its_gate(server: Any, folder: Path, asked: Path) -> Iterator[int]:
+    """The trial of `folder`, which does what `asked` says, and cannot end by itself before it is let go."""
+    folder.mkdir()
+    (folder / "request.json").write_bytes(asked.read_bytes())
+    with (folder / GATE_FILE).open("w") as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        yield server.begin(folder, 1)
+
+
 def branch_of(server: Any) -> int:
     (pid,) = server._branches
     return int(pid)
@@ -280,18 +308,14 @@ def test_a_run_imports_once_for_a_kind_and_a_lost_branch_is_no_lost_trial(tmp_pa
         assert [note.startswith(shared) for note in notes] == [True, True, False]
         branch = branch_of(server)
 
-        (tmp_path / "ended").mkdir()
-        (tmp_path / "ended" / "request.json").write_bytes((tmp_path / "0" / "request.json").read_bytes())
-        server.begin(tmp_path / "ended", 1)
-        assert server.end_trial(0.0).returncode == -signal.SIGKILL
+        with held_at_its_gate(server, tmp_path / "ended", tmp_path / "0" / "request.json"):
+            assert server.end_trial(0.0).returncode == -signal.SIGKILL
         assert run_once(server, tmp_path / "after", layer)[0].startswith(shared)
         assert branch_of(server) == branch, "what ends a trial leaves its branch"
 
-        (tmp_path / "lost").mkdir()
-        (tmp_path / "lost" / "request.json").write_bytes((tmp_path / "0" / "request.json").read_bytes())
-        trial = server.begin(tmp_path / "lost", 1)
-        os.kill(branch, signal.SIGKILL)
-        ended = server.wait(60.0)
+        with held_at_its_gate(server, tmp_path / "lost", tmp_path / "0" / "request.json") as trial:
+            os.kill(branch, signal.SIGKILL)
+            ended = server.wait(60.0)
         assert ended is not None
         assert ended.returncode == -signal.SIGKILL
         assert (found := look_up(trial)) is None or found.zombie
