@@ -123,8 +123,9 @@ BODIES = {
 """
     + _RIGHT,
     "second_rank_raises_first_hangs": """
-    import os, time
+    import os, time, torch
     print("here is rank", os.environ["RANK"], flush=True)
+    torch.distributed.barrier()  # or the second might fail before the first has said so
     def attention(q, k, v):
         if os.environ["RANK"] == "1":
             raise ArithmeticError("not on my rank")
