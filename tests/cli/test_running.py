@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -219,11 +218,9 @@ def test_ctrl_c_stores_what_was_measured_renders_the_report_exits_130_and_can_be
 
 @pytest.mark.usefixtures("shared_server")
 def test_a_budget_is_for_all_suites_together(bench: Bench) -> None:
-    began = time.monotonic()
     said = bench("run", "rms_norm", "attention", "--profile", "cpu", "--trials", "1", "--device", "cpu", "--budget", "0.1s")
     assert said.code == 0, said.err
     assert "the budget is spent; not begun: attention" in said.err
-    assert time.monotonic() - began < 120
 
 
 LEAKY = """
