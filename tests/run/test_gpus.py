@@ -120,9 +120,8 @@ def _read_until(process: subprocess.Popen[str], *words: str) -> str:
 
 def test_two_gpus_measure_one_run_at_the_same_time_each_block_on_one_of_them(node: Callable[..., Node]) -> None:
     here = node(plugins=("meets",))
-    plugin = Path(write_plugin(here.folder, "right")).read_text().replace("def right(spec):", f"def meets(spec):{MEETS}")
-    (here.folder / "meets.py").write_text(f'print("I am imported")\n{plugin}')
-    # Trials of `meets` end only once two fork servers have begun one: one GPU after the other would run into the time-out.
+    _write_meets(here.folder)
+    # One GPU after the other would run into the time-out.
     code, said = here.run("lab.yaml", "--gpus", "all", "--plugin", "meets.py", "--report", "report.csv", "--seed", "3")
     assert code == 0, said
     run, rows = here.stored()
@@ -142,10 +141,18 @@ def test_two_gpus_measure_one_run_at_the_same_time_each_block_on_one_of_them(nod
     assert here.living() == []
 
 
+def _write_meets(folder: Path) -> None:
+    """The plug-in `meets`, whose trials end only once two fork servers have begun one."""
+    plugin = Path(write_plugin(folder, "right")).read_text().replace("def right(spec):", f"def meets(spec):{MEETS}")
+    (folder / "meets.py").write_text(f'print("I am imported")\n{plugin}')
+
+
 @pytest.mark.slow
 def test_a_lost_gpu_ctrl_c_and_the_death_of_the_parent_lose_no_row_and_leave_no_process(node: Callable[..., Node]) -> None:
-    here = node(trials=2)
-    first = here.start("lab.yaml", "--gpus", "0,1")
+    # No GPU is done with its first block before the other has begun: both have trials left when one is lost.
+    here = node(trials=2, plugins=("meets",))
+    _write_meets(here.folder)
+    first = here.start("lab.yaml", "--gpus", "0,1", "--plugin", "meets.py")
     _read_until(first, "cuda:0: attention", "cuda:1: attention")
     (part,) = here.living("part", "cuda:1")
     os.kill(part, signal.SIGKILL)
@@ -159,7 +166,7 @@ def test_a_lost_gpu_ctrl_c_and_the_death_of_the_parent_lose_no_row_and_leave_no_
     run, rows = here.stored()
     assert run.state is RunState.INTERRUPTED
     assert {_gpu(row) for row in rows} == {"Pretended GPU 0", "Pretended GPU 1"}
-    assert 3 <= len(rows) < run.planned_trials == POINTS * len(SUBJECTS) * 2
+    assert 3 <= len(rows) < run.planned_trials == POINTS * (len(SUBJECTS) + 1) * 2
     assert f"bench run --resume {run.id[:13]} " in out
 
     second = here.start("--resume", "latest")
