@@ -437,11 +437,12 @@ def test_a_kernel_that_really_became_slower_is_worse_than_itself_and_the_revisio
     monkeypatch.chdir(tmp_path)
     plugin, database = tmp_path / "mine.py", tmp_path / "bench.db"
     suite = Path(__file__).parent.parent.parent / "suites" / "rms_norm.yaml"
-    for label, nap_s in (("before", 0.002), ("after", 0.008), ("again", 0.008)):
+    for label, nap_s in (("before", 0.02), ("after", 0.08), ("again", 0.08)):
         plugin.write_text(PLUGIN.replace("NAP_S", str(nap_s)))
         said = bench(
             "run", suite, "--profile", "cpu", "--device", "cpu", "--set", "subjects.rms_norm=[mine]", "--set", "baseline.rms_norm=mine",
-            "--filter", "seq_len=256", "--filter", "pass=forward", "--trials", "4", "--plugin", plugin, "--label", label,
+            "--filter", "seq_len=256", "--filter", "pass=forward", "--set", "protocol.min_samples=3", "--set", "protocol.max_samples=3",
+            "--trials", "4", "--plugin", plugin, "--label", label,
             "--db", database,
         )  # fmt: skip
         assert said.code == 0, said.err
@@ -449,10 +450,13 @@ def test_a_kernel_that_really_became_slower_is_worse_than_itself_and_the_revisio
     found = json.loads(slower.out)
     (time,) = [row for row in found["rows"] if row["metric"] == "time_s"]
     assert (slower.code, time["word"], time["first"]["n"]) == (1, "worse", 4)
-    assert 3 < time["ratio"]["value"] < 5
+    assert 2 < time["ratio"]["value"] < 6  # naps are long, so that a busy machine adds little to them
     sides = [found[side]["revision"] for side in ("first", "second")]
     assert sides[0] != sides[1]
-    assert bench("compare", "after", "again", "--db", database).code in (0, 3)
+    # How long a nap lasts hangs on who else computes here; bytes do not.
+    same = json.loads(bench("compare", "after", "again", "--format", "json", "--db", database).out)
+    assert {row["word"] for row in same["rows"] if row["metric"] == "peak_bytes"} == {"same"}
+    assert same["first"]["revision"] == same["second"]["revision"]
 
 
 def decide(bench: Bench, *arguments: str | Path) -> None:
