@@ -68,10 +68,11 @@ PartitionName=debug Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubsc
 """
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _two_free_ports() -> tuple[int, int]:
+    with socket.socket() as one, socket.socket() as other:
+        for probe in (one, other):
+            probe.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1]), int(other.getsockname()[1])
 
 
 def _until(what: Callable[[], bool], words: str, within_s: float = 120.0) -> None:
@@ -94,9 +95,10 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         (folder / name).mkdir()
     host = socket.gethostname().partition(".")[0]
     configuration = folder / "slurm.conf"
+    controller_port, node_port = _two_free_ports()
     configuration.write_text(
         CONFIGURATION.format(
-            host=host, folder=folder, controller_port=_free_port(), node_port=_free_port(), cpus=os.cpu_count() or 1
+            host=host, folder=folder, controller_port=controller_port, node_port=node_port, cpus=os.cpu_count() or 1
         )
     )
     environment = {**os.environ, "SLURM_CONF": str(configuration)}
@@ -153,11 +155,12 @@ class Fleet:
         _until(lambda: self.run("squeue", "-h", "-r", "-j", job, "-o", "%i") == "", f"the end of job {job}", 240)
 
     def kill(self, job: str, shard: int) -> None:
-        """Every process of a task at once, as when its node dies."""
+        """Every process of a task at once, as when its node dies. Another cluster's jobs, for other tests, have the same numbers."""
+        ours = {"SLURM_CONF": self._variables["SLURM_CONF"], "SLURM_ARRAY_JOB_ID": job, "SLURM_ARRAY_TASK_ID": str(shard)}
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 variables = process.environ()
-                if (variables.get("SLURM_ARRAY_JOB_ID"), variables.get("SLURM_ARRAY_TASK_ID")) == (job, str(shard)):
+                if ours.items() <= variables.items():
                     process.kill()
 
     def missing(self) -> str:

@@ -49,9 +49,6 @@ def postgresql() -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="stepbench-pg-"))
     if as_user:
         shutil.chown(folder, "postgres")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
 
     def server(tool: str, *arguments: str) -> None:
         # Output goes to a file: the server would keep a pipe open, and the call would never end.
@@ -64,8 +61,18 @@ def postgresql() -> Iterator[str]:
 
     data = str(folder / "data")
     server("initdb", "-D", data, "-U", "bench", "--auth=trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
-    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
-    server("pg_ctl", "-D", data, "-w", "-l", str(folder / "log"), "-o", options, "start")
+    for further_tries in (2, 1, 0):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
+        try:
+            server("pg_ctl", "-D", data, "-w", "-l", str(folder / "log"), "-o", options, "start")
+            break
+        except AssertionError:
+            # Another process may have taken the port that was free.
+            if not further_tries:
+                raise
     try:
         yield f"postgresql://bench@127.0.0.1:{port}"
     finally:
