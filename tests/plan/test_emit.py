@@ -121,7 +121,7 @@ def run(script: str, settings: dict[str, dict[str, Any]], folder: Path, **enviro
         check=False,
         cwd=folder,
         env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", **environment},
-        timeout=280,
+        timeout=560,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return {name: json.loads((folder / name / "answer.json").read_text()) for name in settings}
@@ -142,7 +142,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
 
 @pytest.fixture(scope="module")
 def engines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    environment = {"DS_ACCELERATOR": "cpu", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29733", "LOCAL_RANK": "0", "RANK": "0",
+    environment = {"DS_ACCELERATOR": "cpu", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "LOCAL_RANK": "0", "RANK": "0",
                    "WORLD_SIZE": "1"}  # fmt: skip
     shared: dict[str, Any] = {
         "seq_len": 16,
@@ -159,6 +159,7 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(find_spec("accelerate") is None, reason="transformers' Trainer needs accelerate, which is not installed")
 @pytest.mark.parametrize(
     ("name", "optimizer", "checkpointed"),
@@ -175,6 +176,7 @@ def test_the_trainer_takes_the_settings_and_trains_three_steps_with_them(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
 @pytest.mark.parametrize("driver", ["", " by the Trainer"])
 @pytest.mark.parametrize("sharding", ["zero1", "zero2", "zero3"])

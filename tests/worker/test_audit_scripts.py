@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from pathlib import Path
 
@@ -153,7 +154,10 @@ def test_a_profiler_of_the_scripts_own_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_deepspeeds_engine_is_told_as_it_resolved_itself(tmp_path: Path) -> None:
-    launcher = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_accelerators", "2", "--master_port", "29741"]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    launcher = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_accelerators", "2", "--master_port", port]
     ran = audited(tmp_path / "out", [*launcher, str(SCRIPTS / "deepspeeded.py"), "3"], variables={"DS_ACCELERATOR": "cpu"})
     assert ran.status == 0, ran.err
     assert len(ran.ranks) == 2
