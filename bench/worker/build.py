@@ -8,8 +8,11 @@ Exit status: 0 it is there; 3 it cannot be had here, and the last line of output
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import shutil
+import subprocess
 import sys
 import time
 import traceback
@@ -23,6 +26,10 @@ LOOK_TWICE_S = 2.0
 
 BUILDERS = {"cpu_adam": "CPUAdamBuilder", "async_io": "AsyncIOBuilder", "fused_adam": "FusedAdamBuilder"}
 """Name of the operator to DeepSpeed's class that builds it."""
+
+NEEDING_NVCC = ("fused_adam",)
+_TELLING = re.compile(r"\b(error|fatal)\b|not found|cannot find|no such file", re.IGNORECASE)
+_OF_A_COMMAND = " -o "
 
 
 def at_work(folder: Path) -> bool:
@@ -70,12 +77,50 @@ def missing_tools(name: str) -> str | None:
         return f"no C++ compiler ({compiler}): install one, such as apt-get install g++, or name it in CXX"
     if shutil.which("ninja") is None:
         return "no ninja: pip install ninja"
-    if name == "fused_adam":
-        from torch.utils.cpp_extension import CUDA_HOME
-
-        if CUDA_HOME is None:
-            return "no CUDA compiler (nvcc): install the CUDA toolkit that torch was built for, or name its folder in CUDA_HOME"
+    if name in NEEDING_NVCC:
+        nvcc = nvcc_of_torch()
+        if nvcc is None or not nvcc.is_file():
+            where = "" if nvcc is None else f" in {nvcc.parent}"
+            return f"no CUDA compiler (nvcc){where}: install the CUDA toolkit that torch was built for, or name its folder in CUDA_HOME"
     return None
+
+
+def nvcc_of_torch() -> Path | None:
+    """Where torch expects the CUDA compiler; None where it knows of no toolkit."""
+    from torch.utils.cpp_extension import CUDA_HOME
+
+    return None if CUDA_HOME is None else Path(CUDA_HOME) / "bin" / "nvcc"
+
+
+def headers_of_wheels(cuda: str | None) -> list[str]:
+    """Folders of the headers of CUDA's libraries that torch's own requirements brought; `cuda`: the version that torch was built with.
+
+    Torch's headers want those of cuBLAS, cuSPARSE and cuSOLVER, which a toolkit of compiler and runtime alone does not have.
+    """
+    if cuda is None or (found := importlib.util.find_spec("nvidia")) is None:
+        return []
+    folders = [folder for root in found.submodule_search_locations or () for folder in sorted(Path(root).glob("*/include"))]
+    own = [folder for folder in folders if folder.parent.name == f"cu{cuda.partition('.')[0]}"]
+    older = [folder for folder in folders if not re.fullmatch(r"cu\d+", folder.parent.name)]  # one folder a library
+    return [str(folder) for folder in own or older]
+
+
+def libraries_of(nvcc: Path | None) -> list[str]:
+    """Folders in which a CUDA compiler looks for libraries. Torch looks beside the file that is called, which may be a wrapper."""
+    if nvcc is None:
+        return []
+    told = subprocess.run([nvcc, "--dryrun", "-c", "nothing.cu"], capture_output=True, text=True, check=False).stderr
+    line = next((line for line in told.splitlines() if line.startswith("#$ LIBRARIES=")), "")
+    return [os.path.realpath(folder) for folder in re.findall(r'"-L([^"]+)"', line) if not folder.endswith("stubs")]
+
+
+def what_failed(error: Exception) -> str:
+    """Of a compiler's whole output the line that says what is wrong; else the type and first line of the error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    for line in lines[1:]:
+        if _TELLING.search(line) and _OF_A_COMMAND not in line:
+            return line
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
 
 
 def build(device: str, name: str) -> str | None:
@@ -96,12 +141,23 @@ def build(device: str, name: str) -> str | None:
     if builder is None or not builder.is_compatible():
         needed = "libaio with its headers: apt-get install libaio-dev" if name == "async_io" else "what the lines above say"
         return f"DeepSpeed says that {name} cannot be compiled here; it needs {needed}"
+    if name in NEEDING_NVCC:
+        import torch
+
+        _look_last("CPLUS_INCLUDE_PATH", headers_of_wheels(torch.version.cuda))
+        _look_last("LIBRARY_PATH", libraries_of(nvcc_of_torch()))
     try:
-        builder.load(verbose=True)
+        builder.load(verbose=False)  # what compilers print is then in the error
     except Exception as error:  # noqa: BLE001 - compilers fail in every way; the whole of it is in the log
         traceback.print_exc()
-        return f"{name} does not compile: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        return f"{name} does not compile: {what_failed(error)}"
     return None
+
+
+def _look_last(variable: str, folders: list[str]) -> None:
+    """Folders for compilers and linkers to look into after all others."""
+    known = os.environ.get(variable, "").split(os.pathsep)
+    os.environ[variable] = os.pathsep.join(filter(None, (*known, *folders)))
 
 
 def main(arguments: list[str]) -> int:

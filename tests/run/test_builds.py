@@ -15,7 +15,7 @@ from bench.machine.interpreter import python, python_environment
 from bench.processes import descendants
 from bench.records import Status
 from bench.run.builds import Builds
-from bench.worker.build import pass_lock, remove_stale_lock
+from bench.worker.build import headers_of_wheels, libraries_of, missing_tools, pass_lock, remove_stale_lock, what_failed
 from tests.factories import case
 from tests.run.laboratory import Laboratory
 
@@ -70,6 +70,62 @@ def test_a_missing_compiler_is_told_with_what_to_install() -> None:
     )
     assert ended.returncode == 3
     assert ended.stdout.splitlines()[-1].startswith("no C++ compiler (/no/such/compiler): install one, such as apt-get install g++")
+
+
+@pytest.mark.parametrize("toolkit", [None, "a runtime alone"])
+def test_a_missing_cuda_compiler_is_told_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolkit: str | None
+) -> None:
+    """A toolkit's folder may hold libraries and no compiler, as images for running alone have it."""
+    monkeypatch.setattr("torch.utils.cpp_extension.CUDA_HOME", toolkit and str(tmp_path))
+    monkeypatch.setattr("shutil.which", lambda tool: f"/usr/bin/{tool}")
+    said = missing_tools("fused_adam") or ""
+    assert said.startswith("no CUDA compiler (nvcc)")
+    assert (str(tmp_path) in said) == (toolkit is not None)
+    assert "install the CUDA toolkit that torch was built for, or name its folder in CUDA_HOME" in said
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvcc").touch()
+    assert (missing_tools("fused_adam") is None) == (toolkit is not None)
+
+
+def test_of_a_failed_compilation_the_line_that_says_what_is_wrong_is_told() -> None:
+    output = [
+        "Error building extension 'fused_adam': [1/3] nvcc -Wno-error -c multi_tensor_adam.cu -o multi_tensor_adam.cuda.o",
+        "FAILED: [code=1] multi_tensor_adam.cuda.o",
+        "nvcc -Wno-error -c multi_tensor_adam.cu -o multi_tensor_adam.cuda.o",
+        "ATen/cuda/CUDAContextLight.h:10:10: fatal error: cusparse.h: No such file or directory",
+        "   10 | #include <cusparse.h>",
+        "ninja: build stopped: subcommand failed.",
+    ]
+    assert what_failed(RuntimeError("\n".join(output))) == output[3]
+    for line in ("/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found", "/usr/bin/ld: cannot find -lcudart"):
+        assert what_failed(RuntimeError("\n".join([*output[:3], line]))) == line
+    assert what_failed(RuntimeError("no module of this name")) == "RuntimeError: no module of this name"
+    assert what_failed(RuntimeError("")) == "RuntimeError: "
+
+
+def test_headers_of_cuda_libraries_are_those_of_the_wheels_that_torch_requires(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From CUDA 13 on all share a folder, which is named after it; before that each library has its own."""
+    for name in ("cu13", "cublas", "cusparse"):
+        (tmp_path / "nvidia" / name / "include").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert headers_of_wheels("13.0") == [str(tmp_path / "nvidia" / "cu13" / "include")]
+    assert headers_of_wheels("12.8") == [str(tmp_path / "nvidia" / name / "include") for name in ("cublas", "cusparse")]
+    assert headers_of_wheels(None) == []
+
+
+def test_libraries_are_those_of_the_toolkit_behind_a_wrapper(tmp_path: Path) -> None:
+    wrapper = tmp_path / "nvcc"
+    wrapper.write_text(
+        "#!/bin/sh\n"
+        """echo '#$ LIBRARIES=  "-L/opt/cuda/bin/../lib/stubs" "-L/opt/cuda/bin/../lib"' >&2\n"""
+        "exit 1\n"
+    )
+    wrapper.chmod(0o755)
+    assert libraries_of(wrapper) == ["/opt/cuda/lib"]
+    assert libraries_of(None) == []
 
 
 def test_the_lock_of_a_compilation_that_died_is_removed_and_that_of_a_living_one_stays(tmp_path: Path) -> None:
