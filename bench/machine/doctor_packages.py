@@ -37,6 +37,8 @@ MODULES: Mapping[str, str] = {
 NOT_IMPORTED = ("torch", "numpy", "pytorch-triton")
 """Looked at elsewhere, or holding no module of their own (and all nvidia-* but those above hold libraries)."""
 
+USUAL_CUDA = Path("/usr/local/cuda")
+
 INSTALL_COMPILER = "apt-get install g++, or name a C++ compiler in CXX"
 INSTALL: Mapping[str, str] = {
     "ninja": "pip install ninja",
@@ -111,7 +113,7 @@ def operator_findings(catalogue: Catalogue, kind: str) -> Iterator[Finding]:
         absent = [tool for tool in (compiler, "ninja") if shutil.which(tool, path=tools) is None]
         if not absent and name == "async_io" and not _links_libaio(compiler):
             absent = ["libaio with its headers"]
-        if name == "fused_adam" and shutil.which("nvcc") is None and not os.environ.get("CUDA_HOME"):
+        if name == "fused_adam" and not _has_nvcc():
             absent.append("nvcc")
         if absent:
             said = f"{name} cannot be compiled, for want of {' and '.join(absent)}: {', '.join(needing)} will be `unavailable`"
@@ -119,6 +121,13 @@ def operator_findings(catalogue: Catalogue, kind: str) -> Iterator[Finding]:
             yield warn("operators", said, advice)
         else:
             yield ok("operators", f"{name} can be compiled, once on a machine: {', '.join(needing)}")
+
+
+def _has_nvcc() -> bool:
+    """Whether the CUDA compiler is where torch looks for it: in the folder that a variable names, in the path, in the usual place."""
+    if named := os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH"):
+        return (Path(named) / "bin" / "nvcc").is_file()
+    return shutil.which("nvcc") is not None or (USUAL_CUDA / "bin" / "nvcc").is_file()
 
 
 def _links_libaio(compiler: str) -> bool:

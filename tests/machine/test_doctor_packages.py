@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,36 @@ def test_what_compiles_operators_is_told_with_who_needs_it(tmp_path: Path, monke
     missing = list(operator_findings(load_catalogue(), "cpu"))
     assert {finding.severity for finding in missing} == {Severity.WARN}
     assert all("/no/such/compiler" in finding.what and "g++" in (finding.advice or "") for finding in missing)
+
+
+@pytest.mark.parametrize(
+    ("variable", "place", "there"),
+    [
+        (None, "usual", True),
+        (None, "elsewhere", False),
+        ("CUDA_HOME", "elsewhere", True),
+        ("CUDA_PATH", "elsewhere", True),
+        ("CUDA_HOME", None, False),
+    ],
+)
+def test_the_cuda_compiler_is_looked_for_where_torch_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None, place: str | None, there: bool
+) -> None:
+    """A toolkit without a compiler is no toolkit, and one in its usual place needs no variable."""
+    monkeypatch.setattr(doctor_packages, "missing_requirements", lambda _implementation: ())
+    monkeypatch.setattr(doctor_packages, "installed_version", lambda _package: "0.19.8")
+    monkeypatch.setattr(doctor_packages, "USUAL_CUDA", tmp_path / "usual")
+    monkeypatch.setattr(shutil, "which", lambda tool, path=None: None if tool == "nvcc" else f"/usr/bin/{tool}")
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(variable, str(tmp_path / "elsewhere"))
+    if place is not None:
+        (tmp_path / place / "bin").mkdir(parents=True)
+        (tmp_path / place / "bin" / "nvcc").touch()
+    found = {finding.what.split()[0]: finding for finding in operator_findings(load_catalogue(), "cuda")}["fused_adam"]
+    assert found.severity is (Severity.OK if there else Severity.WARN)
+    assert there or found.advice == "install the CUDA toolkit that torch was built for"
 
 
 def test_nothing_is_said_of_operators_where_their_package_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,3 +81,15 @@ def test_a_divergence_by_another_compilers_kernel_is_not_ligers_triton_kernel() 
     kernels = ["kernel_cutlass_kernel_liger_kernelopsbackends_cutedsljsd_LigerJSDLossAndGradCuTeDSL_object_at__0"]
     liger = load_catalogue().implementation("distillation_loss", "liger")
     assert judge(liger.proof["cuda"], ["LigerFusedLinearJSDFunction"], kernels).verdict == "disproved"
+
+
+def test_deepspeeds_adam_is_told_from_torchs_by_its_functor() -> None:
+    """The name is that of the kernel which DeepSpeed 0.19.8 compiles to; it was not seen under the profiler."""
+    optimizers = load_catalogue().implementations("optimizer")
+    arguments = "float, float, float, float, float, float, adamMode_t, float"
+    kernel = f"void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<c10::BFloat16, int>, {arguments}>"
+    deepspeed = optimizers["adamw_fused_deepspeed"].proof["cuda"]
+    assert judge(deepspeed, [], [kernel]).verdict == "proved"
+    assert judge(optimizers["adamw_fused"].proof["cuda"], [], [kernel]).verdict == "disproved"
+    for name, calls in SEEN["optimizer"].items():
+        assert {judge(deepspeed, call["ops"], call["kernels"]).verdict for call in calls} == {"disproved"}, name
