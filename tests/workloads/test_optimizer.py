@@ -13,10 +13,12 @@ import pytest
 import torch
 
 from bench.catalogue import load_catalogue
+from bench.catalogue.installed import missing_requirements
 from bench.declare import Unsupported
 from bench.records import Case, Pass, Reply, Status
 from bench.workloads.optimizer import SMALL_SHAPES, WORKLOAD, OptimizerSpec, Recipe
 from bench.workloads.optimizer._algorithms import REFERENCES
+from bench.workloads.optimizer._checks import checks_of
 from bench.workloads.optimizer._states import state_bytes
 from bench.workloads.optimizer._update import Update
 from tests.factories import case
@@ -159,6 +161,26 @@ def test_a_wrong_beta_stands_out_of_8_bit_states_as_well(tmp_path: Path) -> None
     )
     reply = answer(tmp_path, optimizer("off8"), plugins=(plugin(tmp_path, "off8", body),))
     assert reply.status is Status.INCORRECT, reply.reason
+
+
+@pytest.mark.parametrize("name", ["adamw_forloop", "adamw_fused", "adamw8bit_bnb", "lion8bit_bnb", "sgd"])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_a_forgotten_decay_is_found_beside_bf16_and_beside_8_bit_states(name: str, dtype: str) -> None:
+    implementation = load_catalogue().implementation("optimizer", name)
+    if missing := missing_requirements(implementation):
+        pytest.skip(missing[0])
+
+    def all_pass(decayed: bool) -> bool:
+        def make(spec: OptimizerSpec) -> Update:
+            parameters = WORKLOAD.make_parameters(spec, "cpu", torch.Generator().manual_seed(1))
+            built = implementation.builder(spec if decayed else dataclasses.replace(spec, weight_decay=0.0))
+            return Update.of(spec, built, parameters)
+
+        small = OptimizerSpec(dtype, shapes=SMALL_SHAPES[1:3])
+        return all(check.passed for check in checks_of(small, make, torch.Generator().manual_seed(3)))
+
+    assert all_pass(decayed=True)
+    assert not all_pass(decayed=False)
 
 
 def test_another_algorithm_than_the_recipe_says_is_incorrect(tmp_path: Path) -> None:

@@ -90,6 +90,8 @@ WEIGHT_TWICE = "found + (again := right(rows.detach(), *others)) - again.detach(
         ("linear_cross_entropy", {"hidden_size": 16}, WEIGHT_TWICE, "grad_weight"),
         ("distillation_loss", {"hidden_size": 16, "divergence": "jsd"}, HALF_MORE, "loss"),
         ("distillation_loss", {"hidden_size": 16, "divergence": "jsd"}, WEIGHT_TWICE, "grad_student_weight"),
+        ("divergence_loss", {"between": "kl"}, HALF_MORE, "loss"),
+        ("divergence_loss", {"between": "jsd"}, HALF_MORE, "loss"),
     ],
 )
 def test_means_and_sums_over_all_rows_are_compared_where_all_but_some_are_ignored(

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 DIVERGENCES = ("kl", "jsd")
 SMALL_TOKENS = 33
 SLICE_ELEMENTS = 2**22
+NEVER = -80.0
+"""The logarithm of a probability that is nothing beside 1 and still above 0 in fp32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,24 @@ class DivergenceLoss(Workload):
 
         def pick(name: str, tensor: torch.Tensor) -> torch.Tensor | None:
             return None if name == "loss" else tensor[rows]
+
+        return dataclasses.replace(spec, tokens=count, of_tokens=spec.tokens), pick
+
+    def isolate(self, spec: DivergenceSpec, inputs: Mapping[str, torch.Tensor]) -> tuple[DivergenceSpec, Pick] | None:
+        """All tokens but those of the slice add nothing to the loss: for kl the teacher's are 0, for jsd both are sure of one word."""
+        import torch
+
+        rows, count = spread(spec.tokens, SLICE_ELEMENTS // spec.vocab_size)
+        with torch.no_grad():
+            for name in ("teacher",) if spec.divergence == "kl" else ("student", "teacher"):
+                kept = inputs[name][rows].clone()
+                inputs[name].fill_(0.0 if spec.divergence == "kl" else NEVER)
+                if spec.divergence == "jsd":
+                    inputs[name][:, 0] = 0.0
+                inputs[name][rows] = kept
+
+        def pick(name: str, tensor: torch.Tensor) -> torch.Tensor | None:
+            return tensor if name == "loss" else tensor[rows]
 
         return dataclasses.replace(spec, tokens=count, of_tokens=spec.tokens), pick
 

@@ -13,7 +13,9 @@ algorithm together.
 bf16 parameters are updated without an fp32 copy, as pure bf16 training does, and then what is smaller than half a unit in a
 weight's last place is lost. Libraries differ in what else they lose: torch's loop and foreach round after each operation and keep
 moments in bf16, its fused kernel computes in fp32 between bf16 moments, bitsandbytes and torchao compute in fp32 and round on
-write. All are right by the same rule, which grants what the loop in bf16 loses.
+write. All are right by the same rule, which grants what the loop in bf16 loses. On CUDA bitsandbytes' AdamW rounds twice, after the
+update and after the decay: in bf16 a decay of less than 1/512 a step (lr * weight_decay, so in all usual training) rounds back and is
+lost whole, where torch's fused kernel rounds the sum of both once. `update_error` has that in it.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ LION_TOLERANCE = 0.06
 """An error of 1 % of the momentum turns the sign of what is near 0, and each turned sign is off by two whole steps: measured 0.025
 to 0.030 after the check's steps. Twice that."""
 
-DECAY_LAST_TOLERANCE = 2e-3
+DECAY_LAST_TOLERANCE = 0.02
 """Kernels for CUDA have taken the decay off after the update and not before, which scales the update by 1 - lr * decay: at the
-check's 0.01 and 0.1 by one thousandth. Twice that, and no more, since the moments are fp32."""
+check's 0.01 and 1 by one hundredth. Twice that, and no more, since the moments are fp32."""
 
 PAGED_FROM = 100_000
 """Elements from which bitsandbytes puts a state into managed memory."""
