@@ -9,12 +9,12 @@ replaces it; the replacement owns both under these names, since checkpoints know
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.declare import Bound, NormSpec, Param, Pick, SlotKind, Workload, dtype_bytes, fill_normal
-from bench.records import Case, Cost, Pass
-from bench.workloads.rms_norm._rows import PARAMS, fewer_rows, normal_rows, numbers_near, spec_of, spread_rows
+from bench.records import Case, Check, Cost, Pass
+from bench.workloads.rms_norm._rows import PARAMS, eps_checks, fewer_rows, normal_rows, numbers_near, spec_of, spread_rows
 
 if TYPE_CHECKING:
     import torch
@@ -72,6 +72,9 @@ class LayerNorm(Workload):
 
     def slice(self, spec: NormSpec) -> tuple[NormSpec, Pick] | None:
         return spread_rows(spec, {"weight", "bias"})
+
+    def property_checks(self, spec: NormSpec, bind: Callable[[Any], Bound], device: str, generator: torch.Generator) -> list[Check]:
+        return eps_checks(self, spec, "out", bind, device, generator)
 
 
 def normalised(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:

@@ -9,12 +9,12 @@ replacement owns a parameter named `weight` of shape (hidden_size,), since that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.declare import Bound, NormSpec, Param, Pick, SlotKind, Workload, dtype_bytes, fill_normal
-from bench.records import Case, Cost, Pass
-from bench.workloads.rms_norm._rows import PARAMS, fewer_rows, normal_rows, numbers_near, spec_of, spread_rows
+from bench.records import Case, Check, Cost, Pass
+from bench.workloads.rms_norm._rows import PARAMS, eps_checks, fewer_rows, normal_rows, numbers_near, spec_of, spread_rows
 from bench.workloads.rope._lending import lending
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ class RmsNorm(Workload):
 
     def slice(self, spec: NormSpec) -> tuple[NormSpec, Pick] | None:
         return spread_rows(spec, {"weight"})
+
+    def property_checks(self, spec: NormSpec, bind: Callable[[Any], Bound], device: str, generator: torch.Generator) -> list[Check]:
+        return eps_checks(self, spec, "out", bind, device, generator)
 
 
 def plain_module(spec: NormSpec) -> Any:
