@@ -122,7 +122,7 @@ def _say(found: Sequence[tuple[str, Calibration]]) -> None:
         )
         for what, one in found
     ]
-    say(folded_table(heads, rows, terminal_columns(), right=(1, 2, 3, 4, 5), widest=90))
+    say(folded_table(heads, rows, terminal_columns(), right=(1, 2, 3, 4, 5)))
     for what, one in found:
         rows_all, alarms_all = one.rows + one.other_rows, one.alarms + one.other_alarms
         at_most = 1000 * limits(alarms_all, rows_all)[1]
@@ -178,7 +178,7 @@ def _say_spreads(scattered: Sequence[Spread], can_show: Mapping[str, float]) -> 
         "\nThe times of each series: standard deviations between processes and between runs, and the change seen in four of five cases:\n"
     )
     heads = ("what", "processes", "runs", "of processes", "of runs", "can show")
-    say(folded_table(heads, rows, terminal_columns(), right=(1, 2, 3, 4, 5), widest=90))
+    say(folded_table(heads, rows, terminal_columns(), right=(1, 2, 3, 4, 5)))
     if len(ordered) > SERIES_SHOWN:
         say(f"{len(ordered) - SERIES_SHOWN} series more, which scatter less (--json has all)")
     if (between := pooled_between(scattered)) is not None:

@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
+from bench.cli.fitting import folded_table, terminal_columns
 from bench.cli.options import database_option, database_words, json_option
-from bench.cli.terminal import note, say, say_json, table
+from bench.cli.terminal import note, say, say_json
 from bench.errors import SelectionError
 from bench.machine import scrub
 from bench.plaintext import plain
@@ -96,7 +97,7 @@ def list_(database: str, as_json: bool) -> int:
         say_json([asdict(one) for one in found])
     elif found:
         rows = [(one.name, one.run_id or "", one.set_at[:10], one.author, (one.expires_at or "")[:10], one.reason) for one in found]
-        say(table(("name", "run", "set", "by", "ends", "reason"), rows))
+        say(folded_table(("name", "run", "set", "by", "ends", "reason"), rows, terminal_columns()))
     else:
         say(f"no baselines yet: bench baseline set NAME RUN --reason TEXT{database_words()} makes one")
     return 0

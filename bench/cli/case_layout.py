@@ -10,6 +10,8 @@ from bench.cli.terminal import padded, shortened, table, width
 from bench.plaintext import plain
 
 NARROWEST_SUBJECT = 20
+WIDEST_REASON = 80
+"""`bench show RESULT` has it whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +54,15 @@ class Fitted:
 def whole_table(heads: Heads, lines: Sequence[Line], *, ids: bool) -> str:
     """Every column, however wide; with `ids` the last one has what `bench show` and `bench rerun` take."""
     titles = [*heads.axes, "subject", "status", "time", "range over trials", heads.memory, *heads.found, "n", "reason"]
-    cells = [[*e.point, e.subject, e.status, e.time, e.between, e.memory, *e.found, e.n, e.reason] for e in lines]
+    cells = [
+        [*e.point, e.subject, e.status, e.time, e.between, e.memory, *e.found, e.n, shortened(plain(e.reason), WIDEST_REASON)]
+        for e in lines
+    ]
     if ids:
         titles.append("result")
         cells = [[*row, line.result] for row, line in zip(cells, lines, strict=True)]
     first = len(heads.axes) + 2
-    return table(titles, cells, right=range(first, first + 4 + len(heads.found)), widest=80)
+    return table(titles, cells, right=range(first, first + 4 + len(heads.found)))
 
 
 def fitted_table(heads: Heads, lines: Sequence[Line], room: int) -> Fitted:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 REPRODUCED, DIFFERS, NOTHING_JUDGED = 0, 1, 3
 FORMATS = ("text", "json", "markdown", "html")
-WIDEST = 1000
 
 
 @click.command()
@@ -157,7 +156,7 @@ def _text(findings: Sequence[Finding], room: int | None) -> str:
     from bench.report.outputs.claims import HEADS, cells, headline, rows_of
 
     shown = [cells(row) for row in rows_of(findings)]
-    body = folded_table(HEADS, shown, room, right=(2, 3, 4, 5), widest=WIDEST)
+    body = folded_table(HEADS, shown, room, right=(2, 3, 4, 5))
     lines = [body, "", paragraph(headline(findings), room)]
     missing = Counter(_of_suite(finding) for finding in findings if finding.ours is None and finding.measure is not None)
     if missing:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from bench.cli.fitting import terminal_columns
 from bench.cli.options import asked_format, database_option, json_option
 from bench.cli.terminal import json_text, note, put, say
 
@@ -49,8 +50,8 @@ def verdict_options(function: F) -> F:
     return function
 
 
-def render(comparison: Comparison, answer: Answer, format_: str, *, everything: bool) -> str:
-    """The comparison in one of the formats."""
+def render(comparison: Comparison, answer: Answer, format_: str, *, everything: bool, room: int | None = None) -> str:
+    """The comparison in one of the formats; as text for a terminal of `room` columns."""
     from bench.cli.verdict_files import as_junit, comparison_data
     from bench.cli.verdicts import as_markdown, as_text
 
@@ -71,7 +72,7 @@ def render(comparison: Comparison, answer: Answer, format_: str, *, everything: 
         )
     if format_ == "markdown":
         return as_markdown(comparison, answer, everything=everything)
-    return as_text(comparison, answer, everything=everything) + "\n"
+    return as_text(comparison, answer, everything=everything, room=room) + "\n"
 
 
 def write(text: str, output: Path | None) -> None:
@@ -158,5 +159,6 @@ def compare(
                 write_unjudged(COULD_NOT_JUDGE, why, output)
             return COULD_NOT_JUDGE
     found = answer(comparison, FailOn(fail_on))
-    write(render(comparison, found, format_, everything=everything), output)
+    room = terminal_columns() if output is None else None
+    write(render(comparison, found, format_, everything=everything, room=room), output)
     return found.exit_code

@@ -1,6 +1,6 @@
 """Text for a terminal that is too narrow for it: prose, and cells of tables, are folded between words.
 
-Where output goes into a file or a pipe nothing is fitted: there a table has all its columns, whatever the width of a window was.
+Where output goes into a file or a pipe nothing is fitted: there a table has all its columns and words, whatever the width of a window was.
 """
 
 from __future__ import annotations
@@ -64,16 +64,14 @@ def paragraph(text: str, room: int | None) -> str:
     return "\n  ".join([first, *rest])
 
 
-def folded_table(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], room: int | None, *, right: Sequence[int] = (), widest: int
-) -> str:
-    """The table whole, folded until it fits `room` columns; with None, cut at `widest` as `table` does.
+def folded_table(heads: Sequence[str], rows: Sequence[Sequence[str]], room: int | None, *, right: Sequence[int] = ()) -> str:
+    """The table whole, folded until it fits `room` columns; with None, as wide as it is.
 
     Words stay whole: names are there to be copied. The last column is prose; where little is left for it, and for those before it,
     they stand below their row, each after its head.
     """
     if room is None:
-        return table(heads, rows, right=right, widest=widest)
+        return table(heads, rows, right=right)
     cells = [[said(plain(cell)) for cell in row] for row in [heads, *rows]]
     columns = [[row[column] for row in cells] for column in range(len(heads))]
     own = [max(map(width, column)) for column in columns]

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli.fitting import folded_table, terminal_columns
 from bench.cli.options import database_option, database_words, json_option
-from bench.cli.terminal import counted, note, say, say_json, table
+from bench.cli.terminal import counted, note, say, say_json
 from bench.plaintext import plain
 from bench.stats import median
 
@@ -181,7 +182,12 @@ def _list(found: Sequence[History], levels: Levels, reference: str | None) -> No
 
     names = _names(found, levels)
     events = {one.series.key: any(step.is_event for step in one.steps) for one in found}
-    ordered = sorted(found, key=lambda one: (not events[one.series.key], -(one.drift or 1.0), -len(one.points)))
+
+    def order(one: History) -> tuple[bool, float, int, str, str]:
+        series = one.series
+        return not events[series.key], -(one.drift or 1.0), -len(one.points), names[series.key], series.metric
+
+    ordered = sorted(found, key=order)
     further = (f"over {plain(reference)}",) if reference is not None else ()
     rows = [
         (
@@ -197,7 +203,7 @@ def _list(found: Sequence[History], levels: Levels, reference: str | None) -> No
         for one in ordered[:SERIES_SHOWN]
     ]
     heads = ("series", "what", "metric", "points", "latest", "drift", *further, "steps")
-    say(table(heads, rows, right=(3, 4, 5, 6) if further else (3, 4, 5), widest=90))
+    say(folded_table(heads, rows, terminal_columns(), right=(3, 4, 5, 6) if further else (3, 4, 5)))
     if len(found) > SERIES_SHOWN:
         say(f"\n{len(found) - SERIES_SHOWN} series more: --filter, --metric and --suite choose among them")
     say(f"\nOne in full: bench history {rows[0][0]}{database_words()}")
@@ -250,11 +256,11 @@ def _show(history: History, levels: Levels, reference: str | None) -> None:
             )
         )
     say(
-        table(
+        folded_table(
             ("started", "median", f"{in_unit(low, unit)} to {in_unit(high, unit)}", "n", "run", "revision", ""),
             rows,
+            terminal_columns(),
             right=(1, 3),
-            widest=90,
         )
     )
     if len(points) > POINTS_SHOWN:

@@ -98,12 +98,12 @@ def _words(values: Sequence[Any]) -> str:
 
 def _text_workloads(rows: Sequence[Row], room: int | None) -> str:
     cells = [(r["name"], str(r["version"]), _words(list(r["slots"])), _words(r["parameters"]), r["description"]) for r in rows]
-    return folded_table(("workload", "version", "slots", "parameters", "what is computed"), cells, room, widest=70)
+    return folded_table(("workload", "version", "slots", "parameters", "what is computed"), cells, room)
 
 
 def _text_implementations(rows: Sequence[Row], room: int | None) -> str:
     cells = [(r["slot"], r["name"], r["state"], _words(r["devices"]), _words(r["dtypes"]), r["description"]) for r in rows]
-    return folded_table(("slot", "implementation", "state", "devices", "dtypes", "what it is"), cells, room, widest=70)
+    return folded_table(("slot", "implementation", "state", "devices", "dtypes", "what it is"), cells, room)
 
 
 def _text_suites(rows: Sequence[Row], room: int | None) -> str:
@@ -113,18 +113,18 @@ def _text_suites(rows: Sequence[Row], room: int | None) -> str:
         else (r["file"], "", f"cannot be used: {r['problems'][0]}")
         for r in rows
     ]
-    return folded_table(("suite", "profiles", "question"), cells, room, widest=1000)
+    return folded_table(("suite", "profiles", "question"), cells, room)
 
 
 def _text_models(rows: Sequence[Row], room: int | None) -> str:
     heads = ("hidden_size", "intermediate_size", "layers", "heads", "kv_heads", "head_dim", "vocab_size")
     cells = [(r["name"], *(str(r[head]) for head in heads), r["source"]) for r in rows]
-    return folded_table(("model", *heads, "source"), cells, room, right=range(1, 8), widest=70)
+    return folded_table(("model", *heads, "source"), cells, room, right=range(1, 8))
 
 
 def _text_metrics(rows: Sequence[Row], room: int | None) -> str:
     cells = [(r["name"], r["unit"], "harness" if r["harness"] else r["better"], r["description"]) for r in rows]
-    return folded_table(("metric", "unit", "better", "what it says"), cells, room, widest=110)
+    return folded_table(("metric", "unit", "better", "what it says"), cells, room)
 
 
 _KINDS: Mapping[str, tuple[Callable[[Catalogue, Path], list[Row]], Callable[[Sequence[Row], int | None], str]]] = {

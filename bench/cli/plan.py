@@ -262,7 +262,7 @@ def _show(prediction: Prediction, host: Host, all_terms: bool) -> None:
             for term in sorted(peak.terms, key=lambda term: -term.size_bytes)
         ] + plan_away.terms(prediction)
         heads = ("term", "category", "GiB", "formula", "source")
-        say(folded_table(heads, lines, terminal_columns(), right=[2], widest=200))
+        say(folded_table(heads, lines, terminal_columns(), right=[2]))
 
 
 def _as_json(

@@ -146,7 +146,7 @@ def _show(lines: Sequence[Comparison]) -> None:
              f"{line.measured.peak_bytes / GIB:.2f}", _percent(line.error), _percent(line.foretold_error), verdict, causes)
         )  # fmt: skip
     heads = ("case", "trained with", "part", "predicted GiB", "measured GiB", "error", "foretold", "verdict", "causes that are off")
-    say(folded_table(heads, rows, terminal_columns(), right=[3, 4, 5, 6], widest=110))
+    say(folded_table(heads, rows, terminal_columns(), right=[3, 4, 5, 6]))
     say()
     for entry in summaries(lines):
         say(

@@ -67,7 +67,7 @@ def show(ways: Sequence[Choice], memory: int, host: Host, database: str) -> None
     elsewhere = [*(["host GiB"] if offloaded else []), *(["disk GiB"] if on_disk else [])]
     heads = ("row", "fits", "peak GiB", *elsewhere, "cost", "by", "longest context", "largest batch", "switched on")
     numbers = [index for index, head in enumerate(heads) if head not in ("row", "fits", "by", "switched on")]
-    say(folded_table(heads, lines, room, right=numbers, widest=200))
+    say(folded_table(heads, lines, room, right=numbers))
     if len(common) > 1:
         say(paragraph(f"fused: {', '.join(common)}", room))
     if ways[0].train.adaptation == "full" and any(way.train.adaptation == "lora" for way in ways):

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 ARMS_SHOWN = 60
 """Arms that a plan lists; more are only counted."""
-QUESTION_COLUMNS = 90
 SPELLED_OUT = 3
 """With more suites than this a plan has a line for each: nobody reads two hundred lines before the first number."""
 
@@ -58,7 +57,7 @@ def say_plans(planned: Sequence[Planned], *, budget_s: float | None, gpus: int, 
 
 
 def _say_briefly(planned: Sequence[Planned], gpus: int) -> None:
-    """A line a suite, whatever the terminal: questions end where there is no more room, `bench list suites` has them whole."""
+    """A line a suite, whatever the terminal: there questions end where there is no more room, `bench list suites` has them whole."""
     rows = []
     for entry in planned:
         without = sum(count for *_, count in entry.not_measured)
@@ -66,11 +65,10 @@ def _say_briefly(planned: Sequence[Planned], gpus: int) -> None:
         about = spell_duration(_seconds(entry, gpus))
         rows.append((entry.suite.name, cases, str(without or ""), str(_most_trials(entry)), about, entry.suite.question))
     heads, numbers, room = ("suite", "cases", "not here", "trials", "about", "question"), (1, 2, 3, 4), terminal_columns()
-    left = (
-        QUESTION_COLUMNS if room is None else room - widest_line(table(heads[:-1], [row[:-1] for row in rows], right=numbers)) - 2
-    )
-    shown = [(*row, shortened(question, left)) for *row, question in rows] if left >= len(heads[-1]) else [row[:-1] for row in rows]
-    say("\n" + table(heads[: len(shown[0])], shown, right=numbers, widest=QUESTION_COLUMNS))
+    if room is not None:
+        left = room - widest_line(table(heads[:-1], [row[:-1] for row in rows], right=numbers)) - 2
+        rows = [(*row, *([shortened(question, left)] if left >= len(heads[-1]) else [])) for *row, question in rows]
+    say("\n" + table(heads[: len(rows[0])], rows, right=numbers))
 
 
 def _most_trials(planned: Planned) -> int:
@@ -104,7 +102,7 @@ def say_plan(planned: Planned, *, gpus: int = 1) -> None:
 def _say_rows(rows: Sequence[tuple[str, str, str]]) -> None:
     """Lines without a head, set in."""
     room = terminal_columns()
-    text = folded_table(("", "", ""), rows, None if room is None else room - 4, widest=110)
+    text = folded_table(("", "", ""), rows, None if room is None else room - 4)
     for line in text.splitlines()[1:]:
         say(f"    {line}")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bench.cli.compare import render, verdict_options, write, write_unjudged
+from bench.cli.fitting import terminal_columns
 from bench.cli.options import asked_format, database_option, database_words, duration, every_option, no_wait_option, pairs_option
 from bench.cli.terminal import note, progress_line
 
@@ -96,7 +97,8 @@ def regress(
                 note(str(stopped))
                 return INTERRUPTED
         comparison, answer = settled(store, found, fail_on)
-    write(render(comparison, answer, format_, everything=everything), output)
+    room = terminal_columns() if output is None else None
+    write(render(comparison, answer, format_, everything=everything, room=room), output)
     return answer.exit_code
 
 

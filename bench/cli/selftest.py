@@ -48,7 +48,7 @@ def _text(report: Report) -> str:
         for line in report.judgements
     ]
     heads = ("part", "what", "expected", "measured", "tolerance", "verdict")
-    body = folded_table(heads, rows, terminal_columns(), right=(2,), widest=80)
+    body = folded_table(heads, rows, terminal_columns(), right=(2,))
     reasons = [f"{line.part}, {line.what}: {line.reason}" for line in report.judgements if line.reason]
     return body + "".join(f"\n  {plain(text, lines=True)}" for text in ([""] if reasons else []) + reasons)
 

@@ -10,7 +10,7 @@ import click
 from bench.cli.fitting import folded_table, paragraph, terminal_columns
 from bench.cli.one_result import audit_lines, say_facts, show_result
 from bench.cli.options import SHORT_ID, database_option, database_words, examples, json_option
-from bench.cli.terminal import WIDEST_CELL, counted, note, note_unread, say, say_json
+from bench.cli.terminal import counted, note, note_unread, say, say_json
 from bench.plaintext import plain
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _show_runs(store: Store, last: int, *, as_json: bool) -> None:
         )
         for run in runs
     ]
-    say(folded_table(heads, cells, room, right=(5,), widest=WIDEST_CELL))
+    say(folded_table(heads, cells, room, right=(5,)))
     if len(every) > len(runs):
         say(f"\n{counted(len(every) - len(runs), 'older run')} not shown: bench show --last {len(every)}{database_words()}")
 

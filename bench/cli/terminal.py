@@ -20,7 +20,6 @@ from bench.plaintext import STEERING, plain
 if TYPE_CHECKING:
     from bench.store import Store
 
-WIDEST_CELL = 60
 SPELLED = "bench-spelled"
 _SPELLINGS = {
     "–": "-", "−": "-", "─": "-", "…": "...", "×": "x", "→": "->", "·": "*", "µ": "u", "±": "+/-", "≤": "<=", "≥": ">=", "≠": "!=",
@@ -45,7 +44,7 @@ def note_unread(store: Store) -> None:
         note(f"left out: result {result_id} of {store.location.shown} is excluded and does not read")
 
 
-def shortened(text: str, most: int = WIDEST_CELL) -> str:
+def shortened(text: str, most: int) -> str:
     """`text` cut to `most` characters, with an ellipsis where something was cut."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
@@ -56,9 +55,9 @@ def padded(text: str, wide: int, *, right: bool) -> str:
     return space + text if right else text + space
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = (), widest: int = WIDEST_CELL) -> str:
-    """Columns under `heads`, two spaces apart; those whose index is in `right` end at the right. The last column is not padded."""
-    cells = [[shortened(said(plain(cell)), widest) for cell in row] for row in [list(heads), *(list(row) for row in rows)]]
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> str:
+    """Columns under `heads`, two spaces apart, nothing cut; those whose index is in `right` end at the right. The last is not padded."""
+    cells = [[said(plain(cell)) for cell in row] for row in [list(heads), *(list(row) for row in rows)]]
     widths = [max(width(row[column]) for row in cells) for column in range(len(heads))]
     lines = []
     for row in cells:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bench.cli.terminal import table
+from bench.cli.fitting import folded_table
 from bench.plaintext import markdown_cell, plain
 from bench.records import FIXED_AXES, Case
 
@@ -31,8 +31,12 @@ _RIGHT = (3, 4, 5, 7, 8, 9, 10)
 
 
 def row_namer(cases: Iterable[Case]) -> Callable[[Case], str]:
-    """Names a case by its subject and the axes that differ between `cases`."""
+    """Names a case by its subject and the axes that differ between `cases`; of many slots by those that differ in its workload."""
     known = {id(case): case for case in cases}.values()
+    filled: dict[str, dict[str, set[str]]] = {}
+    for case in known:
+        for slot, implementation in case.subject.items():
+            filled.setdefault(case.workload, {}).setdefault(slot, set()).add(implementation)
     names = ("workload", *FIXED_AXES, *dict.fromkeys(name for case in known for name in case.params))
     differ = [name for name in names if len({repr(case.axis_or_none(name)) for case in known}) > 1]
     if "model" in differ:
@@ -45,9 +49,14 @@ def row_namer(cases: Iterable[Case]) -> Callable[[Case], str]:
             or len({(repr(case.axis_or_none("model")), repr(case.axis_or_none(name))) for case in known}) > len(models)
         ]
 
+    def subject(case: Case) -> str:
+        slots = filled.get(case.workload, {})
+        told = [f"{slot}={name}" for slot, name in sorted(case.subject.items()) if len(slots.get(slot, ())) > 1]
+        return " ".join(told) if told and len(case.subject) > 1 else case.subject_label
+
     def name(case: Case) -> str:
         values = ((axis, case.axis_or_none(axis)) for axis in differ)
-        return " ".join((case.subject_label, *(f"{axis}={value}" for axis, value in values if value is not None)))
+        return " ".join((subject(case), *(f"{axis}={value}" for axis, value in values if value is not None)))
 
     return name
 
@@ -224,14 +233,14 @@ def _alarms(rows: Sequence[Verdict], name: Callable[[Case], str], left_bytes: in
     return found
 
 
-def as_text(comparison: Comparison, answer: Answer, *, everything: bool) -> str:
-    """For a terminal. `everything`: with the rows that are the same."""
+def as_text(comparison: Comparison, answer: Answer, *, everything: bool, room: int | None = None) -> str:
+    """For a terminal of `room` columns, None for a file. `everything`: with the rows that are the same."""
     rows, hidden = _shown(comparison, everything=everything)
     name = row_namer(verdict.series.case for verdict in comparison.verdicts)
     lines = [f"first:  {side_line(comparison.first)}", f"second: {side_line(comparison.second)}", *_preface(comparison), ""]
     lines = [plain(line) for line in lines]
     if rows:
-        lines += [table(HEADS, [_cells(verdict, name(verdict.series.case)) for verdict in rows], right=_RIGHT, widest=110), ""]
+        lines += [folded_table(HEADS, [_cells(verdict, name(verdict.series.case)) for verdict in rows], room, right=_RIGHT), ""]
     lines += [plain(line) for line in (*([hidden] if hidden else []), *_totals(comparison))]
     lines += [plain(line) for line in waiting_lines(comparison, everything=everything)]
     for verdict in rows:

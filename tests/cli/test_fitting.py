@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 
@@ -59,15 +60,34 @@ def test_a_list_has_all_of_its_words_at_any_width_and_names_stay_whole() -> None
         ("attention", "a_name_of_some_length", "Matrix product, softmax, and so on. " * 4),
     )
     for room in (40, 60, 80, 120):
-        text = folded_table(heads, [row], room, widest=20)
+        text = folded_table(heads, [row], room)
         assert widest_line(text) <= room
         assert row[1] in text
         assert " ".join(row[2].split()) in " ".join(text.split())
-    assert "…" in folded_table(heads, [row], None, widest=20)
+
+
+@pytest.mark.parametrize("words", [70, 2000])
+def test_a_pipe_gets_every_word_of_a_table_however_long(words: int) -> None:
+    row = ("attention", "a" * words, "Matrix product, softmax. " * words)
+    assert folded_table(("slot", "implementation", "what it is"), [row], None).splitlines()[1] == "  ".join(
+        ("attention", row[1].ljust(len("implementation")), row[2].rstrip())
+    )
+
+
+def test_lists_of_what_can_be_named_are_whole_in_a_pipe(bench: Bench) -> None:
+    said = json.loads(bench("list", "--json").out)
+    for kind, key in (
+        ("workloads", "description"),
+        ("implementations", "description"),
+        ("models", "source"),
+        ("metrics", "description"),
+    ):
+        lines = bench("list", kind).out.splitlines()[1:]
+        assert [row["name"] for row, line in zip(said[kind], lines, strict=True) if not line.endswith(row[key])] == []
 
 
 def test_columns_that_have_no_room_stand_below_their_row_after_their_heads() -> None:
-    text = folded_table(("name", "devices", "what it is"), [("a_long_name", "cpu, cuda", "Words.")], 18, widest=20)
+    text = folded_table(("name", "devices", "what it is"), [("a_long_name", "cpu, cuda", "Words.")], 18)
     assert text.splitlines() == ["name", "    what it is", "a_long_name", "    devices cpu,", "    cuda; Words."]
 
 

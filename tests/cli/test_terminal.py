@@ -35,9 +35,8 @@ def test_columns_line_up_also_with_wide_and_combining_characters() -> None:
 
 
 def test_long_cells_are_cut_and_say_so() -> None:
-    assert shortened("x" * 61) == "x" * 59 + "…"
-    assert shortened("x" * 60) == "x" * 60
-    assert "…" in table(("a",), [("y" * 300,)])
+    assert shortened("x" * 61, 60) == "x" * 59 + "…"
+    assert shortened("x" * 60, 60) == "x" * 60
 
 
 def test_a_table_without_rows_has_its_heads() -> None:
