@@ -58,7 +58,7 @@ def say_plans(planned: Sequence[Planned], *, budget_s: float | None, gpus: int, 
 
 def _say_briefly(planned: Sequence[Planned], gpus: int) -> None:
     """A line a suite, whatever the terminal: there questions end where there is no more room, `bench list suites` has them whole."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for entry in planned:
         without = sum(count for *_, count in entry.not_measured)
         cases = "searches" if entry.plan.searching else str(len(entry.plan.cases))
