@@ -13,7 +13,7 @@ from bench.cli.terminal import note, say
 from bench.errors import StoreError
 from bench.plan.costs import MeasuredStep
 from bench.plan.devices import Host
-from bench.plan.fits import FUSED, Choice, rule_additions, rule_factors, same_training
+from bench.plan.fits import FUSED, LONGEST, Choice, rule_additions, rule_factors, same_training
 
 GIB = 2**30
 AT_LEAST = "≥"
@@ -60,8 +60,8 @@ def show(ways: Sequence[Choice], memory: int, host: Host, database: str) -> None
                 str(index), "yes" if way.fits else "no", f"{way.peak_bytes / GIB:.2f}",
                 *([f"{way.host_bytes / GIB:.2f}"] if offloaded else []), *([f"{way.disk_bytes / GIB:.2f}"] if on_disk else []),
                 f"{AT_LEAST if way.cost_is_least else ''}{way.cost:.2f}", _evidence(way),
-                "-" if way.longest_context is None else str(way.longest_context),
-                "-" if way.largest_batch is None else str(way.largest_batch), _switched(way, common) or "as asked for",
+                _most(way.longest_context, is_least=way.longest_context_is_least),
+                _most(way.largest_batch, is_least=way.largest_batch_is_least), _switched(way, common) or "as asked for",
             )
         )  # fmt: skip
     elsewhere = [*(["host GiB"] if offloaded else []), *(["disk GiB"] if on_disk else [])]
@@ -74,6 +74,10 @@ def show(ways: Sequence[Choice], memory: int, host: Host, database: str) -> None
         say(f"adaptation=lora: adapters of rank {ways[0].train.lora_rank} learn, the model's own weights do not")
     for words in _about_costs(ways, database):
         say(paragraph(words, room))
+
+
+def _most(found: int | None, *, is_least: bool) -> str:
+    return "-" if found is None else f"{AT_LEAST if is_least else ''}{found}"
 
 
 def show_row(ways: Sequence[Choice], row: int) -> None:
@@ -119,6 +123,8 @@ def _about_costs(ways: Sequence[Choice], database: str) -> Iterator[str]:
     yield "cost: expected time of a step, 1 with fused kernels and nothing else switched on; by the rule: " + (
         ", ".join(f"{name} {words}" for name, words in {**factors, **added}.items()) or "1 for each technique here"
     )
+    if any(way.longest_context_is_least or way.largest_batch_is_least for way in ways):
+        yield f"{AT_LEAST} of a context or a batch: more than {LONGEST} tokens of a micro-batch were not looked at"
     if any(way.cost_is_least for way in ways):
         yield f"{AT_LEAST}: plain kernels take longer than fused ones, and by how much only measured steps tell"
     if step := next((way.measured for way in ways if way.measured is not None), None):

@@ -91,8 +91,11 @@ class Choice:
     """What the cost rests on; None for the rule."""
     longest_context: int | None
     """At the same batch; None where not even the shortest fits, or the row is not searched."""
+    longest_context_is_least: bool
+    """Whether the search ended there, and not the memory."""
     largest_batch: int | None
     """At the same context."""
+    largest_batch_is_least: bool
 
 
 def choices(
@@ -177,6 +180,7 @@ class _Plan:
         most = max(1, LONGEST // train.seq_len)
         batch = largest(with_batch, self.memory_bytes, most=most, guess=train.batch, known={train.batch: needed})
         context = longest and longest * CONTEXT_STEP
+        furthest = longest == LONGEST // CONTEXT_STEP
         host, pinned, disk = (away_bytes(away, *places) for places in ((HOST, PINNED), (PINNED,), (DISK,)))
         return Choice(
             train,
@@ -190,7 +194,9 @@ class _Plan:
             expected.step(train) is None and any(getattr(train, slot) in PLAIN_KERNELS for slot in FUSED),
             expected.step(train),
             context,
+            furthest,
             batch,
+            batch == most,
         )
 
 
