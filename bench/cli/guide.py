@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bench.cli.options import database_option, json_option
+from bench.cli.options import database_option, database_words, json_option
 from bench.cli.speech import language_option
 from bench.cli.terminal import note, say, say_json
 from bench.errors import SelectionError, StoreError
@@ -27,6 +28,7 @@ MODELS = ("llama-3-8b", "llama-3.2-1b")
 """The first is told by length, all by memory."""
 LENGTHS = (2048, 8192, 32768, 65536)
 CARDS_LENGTH = 2048
+GPU = "h200"
 
 
 @click.command()
@@ -34,9 +36,7 @@ CARDS_LENGTH = 2048
     "--published", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Rows of these published files (results/published) instead of a database's.",
 )  # fmt: skip
-@click.option(
-    "--gpu", metavar="NAME", default="h200", show_default=True, help="The GPU whose rows count, as `bench plan` calls it."
-)
+@click.option("--gpu", metavar="NAME", default=GPU, show_default=True, help="The GPU whose rows count, as `bench plan` calls it.")
 @click.option(
     "--write", multiple=True, metavar="PAGE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Put the tables between the marks of this page, and an example where it has marks for one; NAME.zh-TW.md gets them in that "
@@ -60,26 +60,37 @@ def guide(published: Path | None, gpu: str, write: tuple[Path, ...], database: s
     with _rows(published, database, with_example=bool(with_example)) as location:
         lengths, cards = _tables(location, gpu)
         shown = example(location) if with_example else None
+    again = _again(published, gpu)
     if as_json:
         from bench.report.outputs.guide_data import guide_data
 
         say_json(guide_data(lengths, cards))
     for page in write:
-        _write(page, lengths, cards, shown if page in with_example else None)
+        _write(page, lengths, cards, again, shown if page in with_example else None)
         note(f"tables: {page}")
     if not write and not as_json:
         own = spoken()
-        say(_told(lengths, cards, None if own is None else own.name).rstrip("\n"))
+        say(_told(lengths, cards, again, None if own is None else own.name).rstrip("\n"))
     return 0
 
 
-def _write(page: Path, lengths: Lengths, cards: Cards, example: str | None) -> None:
+def _again(published: Path | None, gpu: str) -> str:
+    """The command that makes these tables, as it was asked for; a folder below this one is named from here, so that pages can be shared."""
+    if published is None:
+        rows = database_words()
+    else:
+        inside = published.is_relative_to(Path.cwd())
+        rows = f" --published {shlex.quote(str(published.relative_to(Path.cwd()) if inside else published))}"
+    return f"bench guide{rows}" + ("" if gpu == GPU else f" --gpu {shlex.quote(gpu)}")
+
+
+def _write(page: Path, lengths: Lengths, cards: Cards, again: str, example: str | None) -> None:
     from bench.cli import excerpt
     from bench.report.outputs.guide import written_into
 
     name = next((name for name in LANGUAGES if page.name.endswith(f".{name}.md")), None)
     try:
-        text = written_into(page.read_text(encoding="utf-8"), _told(lengths, cards, name))
+        text = written_into(page.read_text(encoding="utf-8"), _told(lengths, cards, again, name))
         if example is not None:
             text = written_into(text, example, (excerpt.BEGIN, excerpt.END))
         page.write_text(text, encoding="utf-8")
@@ -87,12 +98,12 @@ def _write(page: Path, lengths: Lengths, cards: Cards, example: str | None) -> N
         raise SelectionError(f"{page} cannot be read and written again: {error}") from error
 
 
-def _told(lengths: Lengths, cards: Cards, name: str | None) -> str:
+def _told(lengths: Lengths, cards: Cards, again: str, name: str | None) -> str:
     """Both tables in the language that is called so, in English for None: with the words of plans, which `--lang` has for them alone."""
     from bench.report.outputs.guide import guide as told
 
     with speaking(None if name is None else language(name, plan=True)):
-        return told(lengths, cards)
+        return told(lengths, cards, again)
 
 
 @contextmanager

@@ -66,11 +66,11 @@ def _raised(place: int) -> str:
     return f"<sup>{letters}</sup>"
 
 
-def guide(lengths: Lengths, cards: Cards) -> str:
-    """Both tables with what explains them, as Markdown."""
+def guide(lengths: Lengths, cards: Cards, again: str) -> str:
+    """Both tables with what explains them, as Markdown. `again`: the command that makes them."""
     sources = _Sources()
     parts = [_by_length(lengths, sources), _by_memory(cards, sources)]
-    explained = [f"- {line}" for line in _explained(lengths, cards)]
+    explained = [f"- {line}" for line in _explained(lengths, cards, again)]
     runs = [f"<details><summary>{said('runs and what measures them again')}</summary>", "", *sources.lines(), "", "</details>"]
     return "\n".join([*parts, *explained, "", *(runs if sources else ()), ""])
 
@@ -202,7 +202,7 @@ def _expected(choice: Choice) -> str:
     return ", ".join(parts)
 
 
-def _explained(lengths: Lengths, cards: Cards) -> Iterator[str]:
+def _explained(lengths: Lengths, cards: Cards, again: str) -> Iterator[str]:
     plan = f"bench plan --model {lengths.model} --seq-len {cards.seq_len} --gpu {lengths.gpu} --attention sdpa_flash"
     yield said(
         "≈: predicted by `bench plan` and not measured, and said to fit where 5 % of the peak and 0.6 GiB for the context are left"
@@ -228,7 +228,7 @@ def _explained(lengths: Lengths, cards: Cards) -> Iterator[str]:
         "every way by memory has fused kernels, and what stands there is switched on besides"
     )
     yield said(f"ways that fit, each by its causes: `{plan}`")
-    yield said("both tables again: `bench guide --published results/published`")
+    yield said(f"both tables again: `{again}`")
 
 
 def _of_times(measured: Sequence[Trained]) -> Iterator[str]:
