@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 REPRODUCED, DIFFERS, NOTHING_JUDGED = 0, 1, 3
 FORMATS = ("text", "json", "markdown", "html")
+FORMAT_OF = {".json": "json", ".md": "markdown", ".html": "html"}
+"""What the ending of a file says; all others are text."""
 
 
 @click.command()
@@ -39,7 +41,8 @@ FORMATS = ("text", "json", "markdown", "html")
     help="Rows of these published files (results/published) instead of a database's.",
 )  # fmt: skip
 @click.option(
-    "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True,
+    "--format", "format_", type=click.Choice(FORMATS), default="text",
+    show_default="by the ending of --output, or text",
     help="JSON holds seconds, bytes and every number; HTML is one page.",
 )  # fmt: skip
 @click.option(
@@ -69,7 +72,7 @@ def claims(
     from bench.judge.claim_numbers import needed
     from bench.judge.claims import judge_claims
 
-    format_ = asked_format(format_, as_json=as_json)
+    format_ = asked_format(format_, as_json=as_json, output=output, endings=FORMAT_OF)
     wanted = _chosen(load_claims(folder), only)
     with _store(database, published) as store:
         rows = _rows(store, runs, needed(wanted))

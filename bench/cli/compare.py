@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from bench.store import Store
 
 FORMATS = ("text", "json", "markdown", "junit", "html")
+FORMAT_OF = {".json": "json", ".md": "markdown", ".xml": "junit", ".html": "html"}
+"""What the ending of a file says; all others are text."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -42,7 +44,7 @@ def verdict_options(function: F) -> F:
             "format_",
             type=click.Choice(FORMATS),
             default="text",
-            show_default=True,
+            show_default="by the ending of --output, or text",
             help="JSON holds seconds, bytes and every number; Markdown is at most 60 KB; JUnit has a test case a row; HTML is one page.",
         ),
     ):
@@ -146,7 +148,7 @@ def compare(
     from bench.judge.sides import StillGoing
     from bench.store import Store
 
-    format_ = asked_format(format_, as_json=as_json)
+    format_ = asked_format(format_, as_json=as_json, output=output, endings=FORMAT_OF)
     with Store.open(database, create=False, read_only=True) as store:
         for notice in store.notices:
             note(notice)

@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.brief import Judged
-from bench.cli.compare import render
-from bench.cli.options import database_option, duration, every_option, json_option, no_wait_option, pairs_option, plugin_option
+from bench.cli.compare import FORMAT_OF, render
+from bench.cli.options import (
+    MOST_TRIALS,
+    database_option,
+    duration,
+    every_option,
+    json_option,
+    no_wait_option,
+    pairs_option,
+    plugin_option,
+)
 from bench.cli.regress import Unjudged
 from bench.cli.report import demand_writable
 from bench.cli.terminal import note, progress_line, put, say, say_json
@@ -34,13 +43,15 @@ INTERRUPTED, NOTHING_OK, TROUBLE = 130, 3, 2
 """As exit codes; 3 also where the device was never free."""
 _GRAVITY = (0, NOTHING_OK, 1, TROUBLE, INTERRUPTED)
 """Exit codes, the worst last."""
-ENDINGS = {"text": "txt", "json": "json", "markdown": "md", "junit": "xml", "html": "html"}
+ENDINGS = {"text": "txt", **{format_: ending.removeprefix(".") for ending, format_ in FORMAT_OF.items()}}
 
 
 @click.command()
 @click.argument("suites", nargs=-1, required=True, metavar="SUITE...")
 @click.option("--profile", metavar="P", help="A profile of the suite, such as quick or cpu.")
-@click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Fresh processes per case. Default: the suite's protocol.")
+@click.option(
+    "--trials", type=click.IntRange(1, MOST_TRIALS), metavar="N", help="Fresh processes per case. Default: the suite's protocol."
+)
 @click.option("--filter", "filters", multiple=True, metavar="K=V", help="Only cases with this value. Several must all hold.")
 @click.option("--set", "sets", multiple=True, metavar="K=V", help="Override an axis or a setting of the suite.")
 @click.option("--device", metavar="D", default="auto", show_default=True, help="auto, cuda, cuda:N or cpu.")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import click
 
 DEFAULT_DATABASE = "results/bench.db"
+MOST_TRIALS = 10_000
+"""As many as a suite may ask for."""
 SHORT_ID = 13
 """Digits of an id that carry its time: enough to be unique among the runs of one person."""
 
@@ -85,11 +88,18 @@ def json_option(function: F) -> F:
     )
 
 
-def asked_format(format_: Asked, *, as_json: bool) -> Asked | str:
-    """The format of a command that has both `--format` and `--json`, which says `--format json`. Raises UsageError where they differ."""
+def asked_format(
+    format_: Asked, *, as_json: bool, output: Path | None = None, endings: Mapping[str, str] = MappingProxyType({})
+) -> Asked | str:
+    """The format of a command that has both `--format` and `--json`, which says `--format json`. Raises UsageError where they differ.
+
+    Where neither was typed the ending of `output` says it, if it is one of `endings`.
+    """
     typed = click.get_current_context().get_parameter_source("format_") is click.core.ParameterSource.COMMANDLINE
     if as_json and typed and format_ != "json":
         raise click.UsageError(f"--json says --format json, and --format says {format_}: leave one out")
+    if not typed and not as_json and output is not None:
+        return endings.get(output.suffix.lower(), format_)
     return "json" if as_json else format_
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bench.cli.compare import render, verdict_options, write, write_unjudged
+from bench.cli.compare import FORMAT_OF, render, verdict_options, write, write_unjudged
 from bench.cli.fitting import terminal_columns
 from bench.cli.options import asked_format, database_option, database_words, duration, every_option, no_wait_option, pairs_option
 from bench.cli.terminal import note, progress_line
@@ -74,7 +74,7 @@ def regress(
     from bench.run.in_turn import Stopped
     from bench.store import Store
 
-    format_ = asked_format(format_, as_json=as_json)
+    format_ = asked_format(format_, as_json=as_json, output=output, endings=FORMAT_OF)
     with Store.open(database, create=False, read_only=True) as store:
         for notice in store.notices:
             note(notice)

@@ -131,11 +131,18 @@ def _write_figures(folder: Path, files: dict[Path, bytes]) -> None:
 
 
 def kind_of(output: Path | None, asked: str | None) -> str:
-    """The format: what was asked for, else what the file's name ends with, else HTML."""
+    """The format: what was asked for, else what the file's name ends with, and HTML where it ends with nothing.
+
+    Raises UsageError for an ending that is no format's.
+    """
     if asked is not None:
         return asked
-    by_suffix = {suffix: kind for kind, suffix in SUFFIX.items()}
-    return by_suffix.get(output.suffix.lower(), "html") if output is not None else "html"
+    if output is None or not output.suffix:
+        return "html"
+    by_suffix = {suffix: kind for kind, suffix in SUFFIX.items()} | {".htm": "html"}
+    if output.suffix.lower() not in by_suffix:
+        raise click.UsageError(f"no report is written as {output.suffix}: {output} may end with {', '.join(SUFFIX.values())}")
+    return by_suffix[output.suffix.lower()]
 
 
 def _rendered_at(epoch: str | None) -> str:

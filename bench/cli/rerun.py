@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bench.cli.options import database_option, json_option, no_wait_option, spell_duration
+from bench.cli.options import MOST_TRIALS, database_option, json_option, no_wait_option, spell_duration
 from bench.cli.terminal import counted, note, progress_line, say, say_json, table
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("result")
-@click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Fresh processes. Default: as many as its run had.")
+@click.option(
+    "--trials", type=click.IntRange(1, MOST_TRIALS), metavar="N", help="Fresh processes. Default: as many as its run had."
+)
 @click.option(
     "--device", metavar="D", help="auto, cuda, cuda:N, cpu or cpu-interpreter. Default: the kind that it was measured on."
 )

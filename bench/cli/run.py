@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bench.cli.options import database_option, duration, examples, json_option, no_wait_option, plugin_option
+from bench.cli.options import MOST_TRIALS, database_option, duration, examples, json_option, no_wait_option, plugin_option
 from bench.cli.plan_words import plan_data, say_plans
 from bench.cli.planning import plan_all
-from bench.cli.report import demand_writable
+from bench.cli.report import demand_writable, kind_of
 from bench.cli.session import Session
 from bench.cli.terminal import say, say_json
 from bench.plaintext import plain
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 )
 @click.argument("suites", nargs=-1, metavar="[SUITE]...")
 @click.option("--profile", metavar="P", help="A profile of the suite, such as quick or cpu.")
-@click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Fresh processes per case. Default: the suite's protocol.")
+@click.option(
+    "--trials", type=click.IntRange(1, MOST_TRIALS), metavar="N", help="Fresh processes per case. Default: the suite's protocol."
+)
 @click.option(
     "--filter",
     "filters",
@@ -121,6 +123,8 @@ def run(
     from bench.run.weights import demand_weights
     from bench.store import Store
 
+    if report_file is not None:
+        kind_of(report_file, None)
     if gpus is not None and device is not None:
         raise click.UsageError("--gpus and --device both say where to measure: leave one out")
     found = find_gpus(gpus) if gpus is not None else ()
