@@ -21,6 +21,7 @@ from bench.plan.costs import WAYS, MeasuredStep
 from bench.plan.predict import OFFLOAD_OF_SLOT
 from bench.plan.spec import ModelSpec, PlanError
 from bench.plan.weights import parameters
+from bench.records import MEMORY_LIMIT_PARAM
 from bench.store.thinning import samples_before
 
 LEAST_SAMPLES = 3
@@ -37,7 +38,7 @@ _PARAMS = f"SELECT p.case_key, p.name, p.value FROM case_ AS c CROSS JOIN case_p
 _SUBJECTS = (
     f"SELECT s.case_key, s.slot, s.implementation FROM case_ AS c CROSS JOIN subject AS s WHERE {_OF_STEPS} AND s.case_key = c.key"
 )
-_PLAIN: Mapping[str, tuple[Any, ...]] = {"packing": ("full", None), "memory_limit": (None,), "zero_options": ("defaults", None)}
+_PLAIN: Mapping[str, tuple[Any, ...]] = {"packing": ("full", None), MEMORY_LIMIT_PARAM: (None,), "zero_options": ("defaults", None)}
 """Parameters that a step must not have set otherwise to stand for what is planned."""
 
 Query = Callable[[str], Iterable[Sequence[Any]]]

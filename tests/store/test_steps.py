@@ -15,7 +15,7 @@ import pytest
 from bench.errors import StoreError
 from bench.plan import model_named
 from bench.plan.spec import DEFAULTS
-from bench.records import Case, Cost, Environment, Pass, Result, Status
+from bench.records import MEMORY_LIMIT_PARAM, Case, Cost, Environment, Pass, Result, Status
 from bench.store import Store
 from bench.store.steps import measured_steps
 from tests import factories
@@ -63,7 +63,7 @@ def unusable() -> dict[str, Callable[[str], Result]]:
         "another device": lambda run_id: row(run_id, replace(case(), device="cpu"), 0.2, 0.2, 0.2),
         "no technique of the plan": lambda run_id: row(run_id, case({**SUBJECT, "offloading": "activations_cpu"}), 0.2, 0.2, 0.2),
         "padded": lambda run_id: row(run_id, case(packing="padded"), 0.2, 0.2, 0.2),
-        "a cap on memory": lambda run_id: row(run_id, case(memory_limit="24GiB"), 0.2, 0.2, 0.2),
+        "a cap on memory": lambda run_id: row(run_id, case(**{MEMORY_LIMIT_PARAM: 2**34}), 0.2, 0.2, 0.2),
         "an unknown decoder": lambda run_id: row(run_id, case(architecture="gpt2"), 0.2, 0.2, 0.2),
         "excluded": lambda run_id: row(run_id, case(), 0.2, 0.2, 0.2, excluded_reason="another device"),
         "not ok": lambda run_id: row(run_id, case(), 0.2, 0.2, 0.2, status=Status.INVALID, reason="the GPU was throttled"),

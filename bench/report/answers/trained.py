@@ -14,7 +14,7 @@ from bench.catalogue.shapes import read_models
 from bench.plan.predict import OFFLOAD_OF_SLOT
 from bench.plan.spec import DEFAULTS, MODELLED, ModelSpec, PlanError, TrainSpec, of_shape
 from bench.plan.stored import WORKLOAD
-from bench.records import Result, Run, Status
+from bench.records import MEMORY_LIMIT_PARAM, Result, Run, Status
 from bench.report.numbers.summary import CaseSummary, Spread, spread
 from bench.stats import median
 from bench.store.steps import LEAST_SAMPLES
@@ -28,7 +28,7 @@ AS_PLANNED: Mapping[str, Any] = {
     "accumulation": 1,
     "packing": "full",
     "dropout": 0.0,
-    "memory_limit": None,
+    MEMORY_LIMIT_PARAM: None,
     "zero_options": "defaults",
 }
 """What else a case must be; where it does not say, it is."""

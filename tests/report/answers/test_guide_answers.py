@@ -11,7 +11,7 @@ import pytest
 from bench.plan.predict import peak_bytes
 from bench.plan.rounding import needed_bytes
 from bench.plan.spec import DEFAULTS, TrainSpec, model_named
-from bench.records import Case, Cost, Environment, Pass, Result, Run, Status
+from bench.records import MEMORY_LIMIT_PARAM, Case, Cost, Environment, Pass, Result, Run, Status
 from bench.report.answers.by_length import LIGER, WAYS, Lengths, by_length
 from bench.report.answers.by_memory import CARDS, KINDS, by_memory
 from bench.report.answers.numerics import other_numerics
@@ -121,7 +121,7 @@ def test_a_time_of_few_steps_takes_no_other_s_place() -> None:
         {"params": {"packing": "padded"}},
         {"params": {"dropout": 0.1}},
         {"params": {"layers": 2}},
-        {"params": {"memory_limit": 2**30}},
+        {"params": {MEMORY_LIMIT_PARAM: 2**30}},
         {"params": {"model": "mine"}},
         {"params": {"zero_options": "set"}},
         {"world_size": 2},
