@@ -115,9 +115,11 @@ def _size(planned: Planned) -> str:
     search = searching.search
     searches = sum(len(group.cases) for group in searching.groups)
     exact = f"in steps of {search.step}" if search.step else "down to an eighth of what fits"
+    values = ", ".join(map(str, sorted(set(searching.guesses.values()))))
+    first = f"; the first probe where `bench plan` says that the cap ends ({values})" if values else ""
     return (
         f"{searches} {'search' if searches == 1 else 'searches'} of {search.axis} from {search.start} to {search.stop} "
-        f"until {search.until}, {exact}; at most {plan.most_trials} trials"
+        f"until {search.until}, {exact}; at most {plan.most_trials} trials{first}"
     )
 
 

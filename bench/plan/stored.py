@@ -56,6 +56,14 @@ def foretold_of(case: Case) -> dict[str, Json]:
     return {PREDICTED: {**told, **kept, "phases": dict(found.by_phase()), "notes": list(found.notes)}}
 
 
+def foretold_bytes(case: Case) -> int | None:
+    """The peak alone; None for a case that the memory model does not speak of. Raises PlanError for one that it refuses."""
+    target = TARGETS.get(case.device)
+    if case.workload != WORKLOAD or target is None:
+        return None
+    return predict({**case.params, "world_size": case.world_size}, case.subject, target).peak.size_bytes
+
+
 def stored(conditions: Mapping[str, Any]) -> Stored | None:
     """What a row's conditions have of it; None where there is none, it was refused, or it is of another form."""
     kept = conditions.get(PREDICTED)

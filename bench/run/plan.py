@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 
 from bench.records import Case, Protocol, Reply, Trial
 from bench.run.canaries import MOST_TRIALS, canary_cases
+from bench.run.foreseen import foreseen
 from bench.run.options import RunOptions
 from bench.run.order import Share, order
 from bench.run.preflight import PREFLIGHT, preflight
-from bench.run.search import Group, Searching, Statuses, next_value
+from bench.run.search import Group, Searching, Statuses
 from bench.stats import median
 
 if TYPE_CHECKING:
     from bench.catalogue import Catalogue
     from bench.store import Store
-    from bench.suite import Expansion, Suite
+    from bench.suite import Expansion, Search, Suite
 
 DEFAULT_TRIAL_S = 3.0
 """Guess for a trial of which nothing is known: start, checks and warm-up of a small case, up to three seconds of samples."""
@@ -81,8 +82,8 @@ class Plan:
         """How many trials there can be: more than there will be where something is searched."""
         if self.searching is None:
             return len(self.trials)
-        searched = sum(len(group.cases) for group in self.searching.groups) * self.searching.trials
-        return len(self.trials) + searched * (self.searching.most_probes - 1)
+        searched = [case for group in self.searching.groups for case in group.cases]
+        return len(self.trials) + sum(self.searching.most_probes(case) - 1 for case in searched) * self.searching.trials
 
     @property
     def estimated_s(self) -> float:
@@ -106,8 +107,8 @@ class Plan:
             return 0.0
         left = 0.0
         for case, answers in self.searching.answers(status, group):
-            if next_value(self.searching.search, answers) is not None:
-                left += self._guess_s(case) * self.searching.trials * max(1, self.searching.most_probes - len(answers))
+            if self.searching.next_value(case, answers) is not None:
+                left += self._guess_s(case) * self.searching.trials * max(1, self.searching.most_probes(case) - len(answers))
         return left
 
     def _guess_s(self, case: Case) -> float:
@@ -144,7 +145,7 @@ def make_plan(
     searching = None
     if expansion.search is not None and trials:
         stride = max(trial.block for trial in trials) + 1
-        searching = Searching(expansion.search, groups, protocol.trials, stride)
+        searching = Searching(expansion.search, groups, protocol.trials, stride, _guesses(expansion.search, groups, protocol))
     cases = {trial.case.key: trial.case for trial in trials}
     refusals = refused(cases, catalogue) if catalogue else {}
     trial_s, source = estimate({key: case for key, case in cases.items() if key not in refusals}, suite.name, store)
@@ -159,6 +160,14 @@ def _groups(trials: Sequence[Trial]) -> tuple[Group, ...]:
         if trial.index == 0:
             subjects.setdefault(trial.block, []).append(trial.case)
     return tuple(Group(number, tuple(cases)) for number, cases in subjects.items())
+
+
+def _guesses(search: Search, groups: Sequence[Group], protocol: Protocol) -> dict[str, int]:
+    """Where searches begin that ask for nothing but what fits; others go up from the lowest value, where subjects are measured together."""
+    if not protocol.probe:
+        return {}
+    found = {case.key: foreseen(search, case) for group in groups for case in group.cases}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def refused(cases: Mapping[str, Case], catalogue: Catalogue) -> dict[str, Reply]:

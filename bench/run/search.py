@@ -4,6 +4,9 @@ A *group* is a point without the searched axis, with its subjects. It goes in ro
 asks for one value; those that ask for the same one make a block, so that they are measured beside each other as in any plan. All that
 decides the next round is the statuses of the rows so far: a run that is taken up again finds its way by its rows, and so does a report.
 
+A search may begin at a guess instead of the lowest value. It then goes away from the guess, twice as far each time, until it has a value
+that fits and one that does not: a good guess costs two or three probes.
+
 What fits is `ok` or `invalid` (measured under bad conditions, yet it ran); what does not is `oom`. Any other status ends the search of
 that subject, because nothing follows from it for larger values.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -62,11 +65,16 @@ class Searching:
     """Of each probe."""
     stride: int
     """Blocks of one group have numbers this far apart, so that no two groups share one."""
+    guesses: Mapping[str, int] = field(default_factory=dict)
+    """Key of a subject's case at the lowest value to the value that is probed first; that lowest one where there is none."""
 
-    @property
-    def most_probes(self) -> int:
-        """Of one subject."""
-        return most_probes(self.search)
+    def most_probes(self, case: Case) -> int:
+        """Of the subject with this case at the lowest value."""
+        return most_probes(self.search, self.guesses.get(case.key))
+
+    def next_value(self, case: Case, answers: Mapping[int, Status]) -> int | None:
+        """The value to probe next of the subject with this case at the lowest value; None where its search has ended."""
+        return next_value(self.search, answers, self.guesses.get(case.key))
 
     def has(self, case: Case) -> bool:
         """Whether the case may be a probe: it has the searched axis."""
@@ -90,7 +98,7 @@ class Searching:
         while True:
             wanted: dict[int, list[int]] = {}
             for place, known in enumerate(answers):
-                value = next_value(self.search, known)
+                value = self.next_value(group.cases[place], known)
                 if value is not None:
                     wanted.setdefault(value, []).append(place)
             if not wanted:
@@ -161,12 +169,14 @@ def spell_frontier(search: Search, found: Frontier) -> str:
     return f"{search.axis} {found.largest_ok} fits, {found.smallest_oom} does not"
 
 
-def next_value(search: Search, answers: Mapping[int, Status]) -> int | None:
+def next_value(search: Search, answers: Mapping[int, Status], guess: int | None = None) -> int | None:
     """The value to probe next, given the statuses by value so far; None where the search has ended."""
     found = frontier(answers)
     fits, oom = found.largest_ok, found.smallest_oom
     if found.ended_by is not None:
         return None
+    if guess is not None and (fits is None or oom is None):
+        return _away_from(guess, search, fits, oom)
     if fits is None:
         return search.start if oom is None else None
     if oom is None:
@@ -180,20 +190,40 @@ def next_value(search: Search, answers: Mapping[int, Status]) -> int | None:
     return max(_on_grid(search, fits + gap // 2), fits + (search.step or 1))
 
 
+def _away_from(guess: int, search: Search, fits: int | None, oom: int | None) -> int | None:
+    """The next value while only what fits is known, only what does not, or neither."""
+    guess = _on_grid(search, min(max(guess, search.start), search.stop))
+    near = search.step or max(1, guess // RESOLUTION)
+    if fits is not None:
+        larger = _on_grid(search, min(guess + max(near, 2 * (fits - guess)), search.stop))
+        return larger if larger > fits else None
+    if oom is None:
+        return guess
+    smaller = guess - max(near, 2 * (guess - oom))
+    # Without a step the answer is an eighth of itself exact, however small it is: never more than halved.
+    smaller = max(smaller, oom // 2) if search.step is None else _on_grid(search, smaller)
+    return max(search.start, smaller) if oom > search.start else None
+
+
 def _on_grid(search: Search, value: int) -> int:
     """The nearest value below that the step allows."""
     return value if search.step is None else search.start + (value - search.start) // search.step * search.step
 
 
 @cache
-def most_probes(search: Search) -> int:
-    """How many values one subject can ask for, whichever of them runs out of memory first."""
+def most_probes(search: Search, guess: int | None = None) -> int:
+    """How many values one subject can ask for, whichever of them runs out of memory first, or fits first below a guess."""
     longest = 0
-    for failing in range(1, math.ceil(math.log2(search.stop / search.start)) + 3):
-        for last in FITS[0], Status.OOM:
-            answers: dict[int, Status] = {}
-            while (value := next_value(search, answers)) is not None:
-                probes = len(answers) + 1
-                answers[value] = FITS[0] if probes < failing else Status.OOM if probes == failing else last
-            longest = max(longest, len(answers))
+    turns = math.ceil(math.log2(search.stop / search.start)) + 3
+    if guess is not None:
+        turns = max(turns, math.ceil(math.log2(search.stop)) + 3)
+    ends = (FITS[0], Status.OOM)
+    for first, other in (ends,) if guess is None else (ends, ends[::-1]):
+        for turning in range(1, turns):
+            for last in ends:
+                answers: dict[int, Status] = {}
+                while (value := next_value(search, answers, guess)) is not None:
+                    probes = len(answers) + 1
+                    answers[value] = first if probes < turning else other if probes == turning else last
+                longest = max(longest, len(answers))
     return longest

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from bench.records import Result, Status, Trial, TrialKey
-from bench.run.search import Group, frontier, next_value, spell_frontier
+from bench.run.search import Group, frontier, spell_frontier
 
 if TYPE_CHECKING:
     from bench.run.plan import Plan
@@ -74,6 +74,6 @@ class Turns:
         self._group_left_s[group.number] = self._plan.left_s(group, self._status)
         self.left_s = sum(self._group_left_s.values())
         for case, answers in self._searching.answers(self._status, group):
-            if answers and case.key not in self._told and next_value(self._searching.search, answers) is None:
+            if answers and case.key not in self._told and self._searching.next_value(case, answers) is None:
                 self._told.add(case.key)
                 yield case.subject, spell_frontier(self._searching.search, frontier(answers))

@@ -95,7 +95,8 @@ class Search(BaseModel):
     """A search for the largest value of an axis that fits, for each subject at each point of the sweep.
 
     Probes double from `from` until one runs out of memory or `to` is reached. Then they halve the gap between the largest value that
-    fits and the smallest that does not, down to `step`; without a step, down to an eighth of the value that fits.
+    fits and the smallest that does not, down to `step`; without a step, down to an eighth of the value that fits. Under a `memory_limit`
+    and `protocol: {probe: true}` they begin where `bench plan` says that the limit ends, and go away from there.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)

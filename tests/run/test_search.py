@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import os
 import signal
 import time
@@ -34,10 +35,11 @@ def search(start: int, stop: int, step: int | None = None) -> Search:
     return Search(axis="size", until="oom", start=start, stop=stop, step=step)
 
 
-def probed(asked: Search, fits_up_to: int) -> dict[int, Status]:
+def probed(asked: Search, fits_up_to: int, guess: int | None = None) -> dict[int, Status]:
     """The whole search of a subject that fits up to a value."""
     answers: dict[int, Status] = {}
-    while (value := next_value(asked, answers)) is not None:
+    while (value := next_value(asked, answers, guess)) is not None:
+        assert asked.start <= value <= asked.stop
         assert value not in answers
         answers[value] = Status.OK if value <= fits_up_to else Status.OOM
     return answers
@@ -62,10 +64,36 @@ def test_a_search_ends_at_its_last_value_and_does_not_look_below_its_first() -> 
     assert list(probed(search(7, 7), 9)) == [7]
 
 
+def test_from_a_guess_probes_go_away_twice_as_far_each_time_and_then_halve_the_gap() -> None:
+    context = search(1024, 65536, 1024)
+    assert list(probed(context, 20 * 1024, 20 * 1024)) == [20480, 21504]
+    assert list(probed(context, 19 * 1024, 20 * 1024)) == [20480, 19456]
+    assert [value // 1024 for value in probed(context, 30 * 1024, 20 * 1024)] == [20, 21, 22, 24, 28, 36, 32, 30, 31]
+    assert [value // 1024 for value in probed(context, 11 * 1024, 20 * 1024)] == [20, 19, 18, 16, 12, 4, 8, 10, 11]
+    assert list(probed(search(16, 4096), 100, 90)) == [90, 101]  # an eighth of the value is near enough
+    assert list(probed(search(1, 4096), 5, 90)) == [90, 79, 68, 46, 23, 11, 5, 8, 6]
+
+
+def test_from_a_guess_at_an_end_of_the_search_nothing_beyond_is_asked_for() -> None:
+    context = search(1024, 65536, 1024)
+    assert list(probed(context, 0, 1024)) == [1024]
+    assert list(probed(context, 10**6, 65536)) == [65536]
+    assert list(probed(context, 0, 3000))[-1] == 1024
+    assert list(probed(context, 10**6, 60000)) == [59392, 60416, 61440, 63488, 65536]
+    assert list(probed(search(1000, 9000, 512), 10**6, 9000)) == [8680]
+
+
 @pytest.mark.parametrize("asked", [search(1, 1), search(1, 64), search(1000, 9000, 512), search(16, 2**20), search(3, 200, 50)])
-def test_no_search_needs_more_probes_than_are_planned_for(asked: Search) -> None:
+@pytest.mark.parametrize("part", [None, 0, 0.03, 0.4, 0.9, 1])
+def test_no_search_needs_more_probes_than_are_planned_for(asked: Search, part: float | None) -> None:
+    guess = None if part is None else asked.start + int((asked.stop - asked.start) * part)
     limits = {asked.start - 1, asked.stop, *(asked.start + (asked.stop - asked.start) * part // 97 for part in range(97))}
-    assert max(len(probed(asked, limit)) for limit in limits) <= most_probes(asked)
+    found = {limit: probed(asked, limit, guess) for limit in limits}
+    assert max(map(len, found.values())) <= most_probes(asked, guess)
+    for limit, answers in found.items():
+        ends = frontier(answers)
+        assert (ends.largest_ok or 0) <= limit < (ends.smallest_oom or math.inf)
+        assert ends.smallest_oom != asked.start or limit < asked.start
 
 
 def test_only_out_of_memory_closes_in_and_any_other_failure_ends_the_search_by_name() -> None:
