@@ -119,7 +119,9 @@ REGIME_AXES = (
     Axis("timer", str, tuple(timer for kind in TIMERS.values() for timer in kind), description="how time is taken"),
     Axis("world_size", int, minimum=1, below=MAX_WORLD_SIZE + 1, default=1, description="number of ranks"),
     SizeAxis(
-        MEMORY_LIMIT, str, description="cap on what a trial may allocate on its device, such as 24GB; none: all that there is"
+        MEMORY_LIMIT,
+        str,
+        description="cap on what a trial may hold on its device once it is built, such as 24GB; none: all that there is",
     ),
 )
 """Axes that mean the same to every workload."""

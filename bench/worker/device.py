@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -41,10 +42,11 @@ class DeviceSide(Protocol):
     def synchronize(self) -> None:
         """Returns when the device has finished."""
 
-    def limited_memory(self, protocol: SamplingProtocol, limit_bytes: int | None) -> AbstractContextManager[None]:
+    def limited_memory(self, protocol: SamplingProtocol, limit_bytes: int | None) -> AbstractContextManager[Callable[[], None]]:
         """A cap on memory, so that a subject that takes everything ends as `oom` and takes no other process along.
 
-        `limit_bytes` is the case's own cap, as of a smaller device. Raises Unsupported where this one has less.
+        `limit_bytes` is the case's own cap, as of a smaller device. It binds from when what this yields is called, which raises a
+        MemoryError or torch.OutOfMemoryError where more is held by then. Raises Unsupported where this device has less.
         """
 
     def timer(self, case: Case) -> SampleTimer:

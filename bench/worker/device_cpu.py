@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -56,24 +56,34 @@ class CpuSide:
         return
 
     @contextmanager
-    def limited_memory(self, protocol: SamplingProtocol, limit_bytes: int | None) -> Iterator[None]:
+    def limited_memory(self, protocol: SamplingProtocol, limit_bytes: int | None) -> Iterator[Callable[[], None]]:
         """RLIMIT_DATA above what the process holds now: the kernel counts private writable memory, shared libraries excluded."""
         allowed = protocol.host_memory_limit_bytes
         if allowed is None:
             allowed = int(DEFAULT_SHARE_OF_AVAILABLE * psutil.virtual_memory().available)
-        if limit_bytes is not None:
-            if limit_bytes > allowed:
-                raise Unsupported(
-                    f"a memory_limit of {limit_bytes:,} bytes needs that much memory; a trial has {allowed:,} bytes here"
-                )
-            allowed = limit_bytes
+        if limit_bytes is not None and limit_bytes > allowed:
+            raise Unsupported(f"a memory_limit of {limit_bytes:,} bytes needs that much memory; a trial has {allowed:,} bytes here")
         before = resource.getrlimit(resource.RLIMIT_DATA)
-        limit = _data_bytes() + allowed
-        if before[1] != resource.RLIM_INFINITY:
-            limit = min(limit, before[1])
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, before[1]))
+        begun = _data_bytes()
+
+        def allow(size: int) -> None:
+            limit = begun + size
+            if before[1] != resource.RLIM_INFINITY:
+                limit = min(limit, before[1])
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, before[1]))
+
+        def bind() -> None:
+            if limit_bytes is None:
+                return
+            self.release()
+            held = _data_bytes() - begun
+            if held > limit_bytes:
+                raise MemoryError(f"what was built holds {held:,} bytes")
+            allow(limit_bytes)
+
+        allow(allowed)
         try:
-            yield
+            yield bind
         finally:
             resource.setrlimit(resource.RLIMIT_DATA, before)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import torch
@@ -66,23 +66,33 @@ class CudaSide:
         torch.cuda.synchronize()
 
     @contextmanager
-    def limited_memory(self, protocol: SamplingProtocol, limit_bytes: int | None) -> Iterator[None]:
+    def limited_memory(self, protocol: SamplingProtocol, limit_bytes: int | None) -> Iterator[Callable[[], None]]:
         """The driver refuses what does not fit, so without a limit of the case there is no cap.
 
         A limit binds torch's caching allocator, with all that it holds: inputs, and buffers of ours too. Not the context, nor what
         libraries take from the driver themselves.
         """
         if limit_bytes is None:
-            yield
+            yield lambda: None
             return
         total = torch.cuda.get_device_properties(self._index).total_memory
         if limit_bytes > total:
             raise Unsupported(
                 f"a memory_limit of {limit_bytes:,} bytes needs that much memory; {self.torch_device} has {total:,} bytes"
             )
-        torch.cuda.set_per_process_memory_fraction(limit_bytes / total, self._index)
+
+        def bind() -> None:
+            # What the allocator has kept it hands out again whatever the limit is.
+            self.release()
+            held, kept = torch.cuda.memory_allocated(self._index), torch.cuda.memory_reserved(self._index)
+            if kept > limit_bytes:
+                raise torch.OutOfMemoryError(
+                    f"CUDA out of memory. What was built holds {held:,} bytes in {kept:,} that the allocator keeps for it"
+                )
+            torch.cuda.set_per_process_memory_fraction(limit_bytes / total, self._index)
+
         try:
-            yield
+            yield bind
         finally:
             torch.cuda.set_per_process_memory_fraction(1.0, self._index)
 

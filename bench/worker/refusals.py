@@ -16,7 +16,8 @@ from bench.errors import Unavailable, Unsupported
 from bench.records import Status
 
 OUT_OF_MEMORY = re.compile(
-    r"DefaultCPUAllocator: (can't allocate memory|not enough memory)|std::bad_alloc|CUDA out of memory|CUDA error: out of memory"
+    r"DefaultCPUAllocator: (can't allocate memory|not enough memory)|std::bad_alloc|CUDA out of memory|CUDA (driver )?error: out of memory"
+    r"|Triton Error \[CUDA\]: out of memory|Cuda failure (\d+ )?'out of memory'|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY"
     r"|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|Cannot allocate memory"
     r"|^Resource temporarily unavailable$"  # a thread without room for its stack, under the cap on a CPU's memory
 )

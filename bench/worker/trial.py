@@ -28,6 +28,7 @@ import torch
 from bench.errors import PluginError, Unavailable
 from bench.records import (
     MEMORY_LIMIT_PARAM,
+    Case,
     Pass,
     Proof,
     Reply,
@@ -48,7 +49,7 @@ from bench.worker.findings import Findings
 from bench.worker.phase_times import phase_times
 from bench.worker.phases import PhaseLog
 from bench.worker.probe import NOT_LOOKED_AT, probe
-from bench.worker.refusals import classify
+from bench.worker.refusals import Failure, classify
 from bench.worker.step import Step, Tensors, demand_tensors
 from bench.worker.subject import load_subject
 from bench.worker.team import Alone, Team
@@ -99,7 +100,7 @@ def _answer(request: Request, phases: PhaseLog, findings: Findings, team: Team, 
         failure = classify(error, refuses=findings.refuses, building=building)
         outcome = {
             "status": failure.status,
-            "reason": failure.reason,
+            "reason": _under_limit(request.case, failure),
             "error_type": failure.error_type,
             "traceback": failure.traceback,
             "phase": phases.current,
@@ -113,6 +114,14 @@ def _answer(request: Request, phases: PhaseLog, findings: Findings, team: Team, 
         conditions=findings.conditions,
         rank=team.rank,
     )
+
+
+def _under_limit(case: Case, failure: Failure) -> str:
+    """The reason; of an `oom` with the cap, since the allocator's own words tell of a device with much left."""
+    limit = case.params.get(MEMORY_LIMIT_PARAM)
+    if failure.status is not Status.OOM or not isinstance(limit, int):
+        return failure.reason
+    return f"under a memory_limit of {limit:,} bytes: {failure.reason}"
 
 
 def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team, await_turn: Callable[[], None]) -> None:
@@ -138,7 +147,7 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team,
     device.initialise()
     findings.runtime.update(device.runtime())
     limit = case.params.get(MEMORY_LIMIT_PARAM)
-    with device.limited_memory(protocol, limit if isinstance(limit, int) else None), ExitStack() as closing:
+    with device.limited_memory(protocol, limit if isinstance(limit, int) else None) as bind_limit, ExitStack() as closing:
         phases.enter("inputs")
         torch.manual_seed(request.seed + team.rank)
         generator = device.generator(request.seed + team.rank)
@@ -159,6 +168,8 @@ def _measure(request: Request, phases: PhaseLog, findings: Findings, team: Team,
         del parameters
         if bound.close is not None:
             closing.callback(bound.close)
+        # Only here: what was converted stood whole on the device first, which loaders of real weights avoid by reading them in parts.
+        bind_limit()
 
         phases.enter("first_call")
         step, first_s = _first_call(bound, inputs, case.pass_, device, generator)

@@ -142,6 +142,10 @@ def test_a_refusal_that_a_compiler_wrapped_is_found_in_the_chain() -> None:
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 8.00 GiB"),
         RuntimeError("[enforce fail at alloc_cpu.cpp:121] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to"),
         RuntimeError("std::bad_alloc"),
+        RuntimeError("CUDA driver error: out of memory"),
+        RuntimeError("Triton Error [CUDA]: out of memory"),
+        RuntimeError("ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'"),
+        RuntimeError("cudaErrorMemoryAllocation: out of memory"),
     ],
 )
 def test_every_way_of_running_out_of_memory_is_oom(error: BaseException) -> None:

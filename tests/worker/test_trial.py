@@ -15,7 +15,7 @@ import torch
 
 from bench.declare import Workload
 from bench.errors import HarnessError
-from bench.records import Pass, Protocol, Request, Status, dump, trial_folder
+from bench.records import MEMORY_LIMIT_PARAM, Pass, Protocol, Request, Status, dump, trial_folder
 from bench.run.execute import SETTLES
 from bench.run.forkserver import server_environment
 from bench.worker import besides, trial
@@ -190,6 +190,29 @@ def test_a_subject_that_takes_all_memory_is_oom_and_the_limit_is_lifted_again(tm
     assert reply.status is Status.OOM
     assert "allocate" in str(reply.reason)
     assert reply.measurements == ()
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "phase", "words"),
+    [
+        ("    torch.ones(2**26).sum()\n    return right", Status.OK, None, ""),
+        ("    held = torch.ones(2**26)\n    def f(q, k, v):\n        return right(q, k, v) + 0 * held[0]\n    return f",
+         Status.OOM, "build", "MemoryError: what was built holds 2"),
+        ("    def f(q, k, v):\n        torch.ones(2**26).sum()\n        return right(q, k, v)\n    return f",
+         Status.OOM, "first_call", "you tried to allocate 268435456 bytes"),
+    ],
+    ids=["passing", "held", "called"],
+)  # fmt: skip
+def test_a_cap_binds_what_is_held_once_built_and_what_is_called_but_not_what_building_takes_meanwhile(
+    tmp_path: Path, lines: str, status: Status, phase: str | None, words: str
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    path = plugin(tmp_path, "builder", lines)
+    reply = answer(tmp_path, attention("builder", params={MEMORY_LIMIT_PARAM: 200 * 2**20}), plugins=(path,), verify=False)
+    assert (reply.status, reply.phase) == (status, phase), reply.reason
+    assert words in str(reply.reason)
+    assert str(reply.reason).startswith("under a memory_limit of 209,715,200 bytes: ") is (status is Status.OOM)
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
