@@ -45,6 +45,7 @@ def show_result(store: Store, result: Result, *, whole_log: bool, as_json: bool)
     from bench.records import dump
     from bench.report.numbers.memory import EXPLAINED
     from bench.report.numbers.units import fact, flatten, scientific
+    from bench.suite.axes import spelled_axis
 
     if as_json:
         say_json(dump(result))
@@ -59,7 +60,7 @@ def show_result(store: Store, result: Result, *, whole_log: bool, as_json: bool)
             "point": ", ".join(
                 f"{axis}={value}" for axis, value in {**case.point_data(), **case.params}.items() if axis in _SHOWN_AXES
             ),
-            "parameters": ", ".join(f"{name}={value}" for name, value in case.params.items()),
+            "parameters": ", ".join(f"{name}={value}" for name, value in (spelled_axis(*param) for param in case.params.items())),
             "trial": f"{trial.index} (arm {trial.arm}, block {trial.block}, position {trial.position}, attempt {trial.attempt})",
             "status": str(result.status),
             "reason": result.reason,

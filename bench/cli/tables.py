@@ -41,6 +41,7 @@ def _spread(value: Spread | None, unit: str) -> tuple[str, str]:
 
 def _line(summary: CaseSummary, axes: Sequence[str], memory: str, found: Sequence[str]) -> Line:
     from bench.report.numbers.units import metric_unit
+    from bench.suite.axes import spelled_axis
 
     time, time_range = _spread(summary.values.get("time_s"), "s")
     peak, _ = _spread(summary.values.get(memory), "byte")
@@ -48,7 +49,8 @@ def _line(summary: CaseSummary, axes: Sequence[str], memory: str, found: Sequenc
     counted = sum(summary.counts.values())
     most = summary.counts.get(summary.status, 0)
     state = str(summary.outcome) if most == counted else ", ".join(f"{count} {status}" for status, count in summary.counts.items())
-    point = tuple("" if (value := summary.case.axis_or_none(axis)) is None else str(value) for axis in axes)
+    spelled = (spelled_axis(axis, summary.case.axis_or_none(axis))[1] for axis in axes)
+    point = tuple("" if value is None else str(value) for value in spelled)
     rows = summary.counted or [result for result, _ in summary.set_aside]
     result = next(row.id for row in rows if row.status is summary.status)
     return Line(point, summary.label, state, str(counted), time, time_range, peak, tuple(beside), summary.reason or "", result)
@@ -64,6 +66,7 @@ def case_table(run: Run, results: Sequence[Result], room: int | None = None) -> 
     from bench.report.numbers.findings import found_in, title
     from bench.report.numbers.memory import compared_memory
     from bench.report.numbers.summary import summarize
+    from bench.suite.axes import spelled_axis
 
     summaries = summarize(run, results)
     if not summaries:
@@ -71,9 +74,10 @@ def case_table(run: Run, results: Sequence[Result], room: int | None = None) -> 
     axes, same = _axes([summary.case for summary in summaries])
     points = list(dict.fromkeys(result.case.point_key for result in sorted(results, key=lambda r: _order(r, axes))))
     summaries.sort(key=lambda s: points.index(s.case.point_key))
-    head = ", ".join(f"{name}={value}" for name, value in same.items() if value is not None)
+    fixed = dict(spelled_axis(name, value) for name, value in same.items())
+    head = ", ".join(f"{name}={value}" for name, value in fixed.items() if value is not None)
     memory, found = compared_memory(summaries), found_in(summaries)
-    heads = Heads(tuple(axes), TITLES[memory], tuple(map(title, found)))
+    heads = Heads(tuple(spelled_axis(axis, None)[0] for axis in axes), TITLES[memory], tuple(map(title, found)))
     lines = [_line(summary, axes, memory, found) for summary in summaries]
     body = whole_table(heads, lines, ids=True)
     if room is not None and widest_line(body) > room:

@@ -32,6 +32,8 @@ _RIGHT = (3, 4, 5, 7, 8, 9, 10)
 
 def row_namer(cases: Iterable[Case]) -> Callable[[Case], str]:
     """Names a case by its subject and the axes that differ between `cases`; of many slots by those that differ in its workload."""
+    from bench.suite.axes import spelled_axis
+
     known = {id(case): case for case in cases}.values()
     filled: dict[str, dict[str, set[str]]] = {}
     for case in known:
@@ -55,7 +57,7 @@ def row_namer(cases: Iterable[Case]) -> Callable[[Case], str]:
         return " ".join(told) if told and len(case.subject) > 1 else case.subject_label
 
     def name(case: Case) -> str:
-        values = ((axis, case.axis_or_none(axis)) for axis in differ)
+        values = (spelled_axis(axis, case.axis_or_none(axis)) for axis in differ)
         return " ".join((subject(case), *(f"{axis}={value}" for axis, value in values if value is not None)))
 
     return name

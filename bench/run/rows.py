@@ -123,9 +123,12 @@ SHOWN_PARAMS = ("model", "seq_len", "batch")
 
 def describe(result: Result, axes: Sequence[str] = (), subject: str | None = None) -> str:
     """A row in one line: what, and how it came out. `axes` are those of the suite that have several values, `subject` its label there."""
+    from bench.suite.axes import spelled_axis
+
     case = result.case
     words = [case.workload, subject or case.subject_label, str(case.pass_), case.dtype]
-    words += [f"{name}={value}" for name, value in case.params.items() if name in SHOWN_PARAMS or name in axes]
+    params = [spelled_axis(name, value) for name, value in case.params.items()]
+    words += [f"{name}={value}" for name, value in params if name in SHOWN_PARAMS or name in axes]
     answer = str(result.status) if result.reason is None else f"{result.status}: {result.reason.splitlines()[0]}"
     return f"{' '.join(words)} #{result.trial.index}: {answer}"
 

@@ -135,6 +135,13 @@ def axis_value(case: Case, axis: str) -> Scalar:
     return case.axis_or_none(axis)
 
 
+def spelled_axis(axis: str, value: Scalar) -> tuple[str, Scalar]:
+    """A case's parameter as suites name and spell it: `memory_limit` and `24GB` for bytes under the name that rows have."""
+    if axis != MEMORY_LIMIT_PARAM:
+        return axis, value
+    return MEMORY_LIMIT, spell_size(value) if isinstance(value, int) else value
+
+
 def sweep_axes(workload: Workload, catalogue: Catalogue) -> dict[str, Axis]:
     """The axes that a suite of this workload may sweep, by name."""
     axes: dict[str, Axis] = {}

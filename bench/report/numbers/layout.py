@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.records import FIXED_AXES, Pass, Run, Scalar
+from bench.records import FIXED_AXES, MEMORY_LIMIT_PARAM, Pass, Run, Scalar
 from bench.report.numbers.memory import compared_memory
 from bench.report.numbers.summary import CaseSummary, is_baseline
+from bench.suite.axes import MEMORY_LIMIT, spelled_axis
 
 PREFERRED_SWEPT = ("seq_len", "tokens", "kv_len", "hidden_size", "intermediate_size", "vocab_size", "batch", "world_size")
 PASS_ORDER = tuple(str(pass_) for pass_ in Pass)
@@ -94,6 +95,7 @@ SELF_EXPLAINING = frozenset({"pass", "dtype", "model", "mask", "device"})
 
 def value_text(axis: str, value: Scalar) -> str:
     """A value as a title shows it: with the axis' name unless the value explains itself."""
+    axis, value = spelled_axis(axis, value)
     if value is None:
         return f"{axis} not set"
     text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
@@ -114,20 +116,32 @@ def _order_key(value: Scalar) -> tuple[int, float, str]:
 
 def _sweep_order(run: Run) -> list[str]:
     sweep = run.suite_data.get("sweep")
-    return [str(axis) for axis in sweep] if isinstance(sweep, Mapping) else []
+    axes = [str(axis) for axis in sweep] if isinstance(sweep, Mapping) else []
+    return [MEMORY_LIMIT_PARAM if axis == MEMORY_LIMIT else axis for axis in axes]
 
 
-def _swept_axis(columns: Mapping[str, list[Scalar]], sweep: Sequence[str]) -> str | None:
-    def rank(axis: str) -> tuple[int, int, int, str]:
+def searched_axis(run: Run) -> str | None:
+    """The axis whose largest value the run's suite searches."""
+    search = run.suite_data.get("search")
+    axis = search.get("axis") if isinstance(search, Mapping) else None
+    return axis if isinstance(axis, str) else None
+
+
+def _swept_axis(columns: Mapping[str, list[Scalar]], sweep: Sequence[str], searched: str | None) -> str | None:
+    """The searched one if there is one. A cap on memory makes panels: what fits grows with it, and the time does not."""
+
+    def rank(axis: str) -> tuple[bool, int, int, int, str]:
         preferred = PREFERRED_SWEPT.index(axis) if axis in PREFERRED_SWEPT else len(PREFERRED_SWEPT)
         listed = sweep.index(axis) if axis in sweep else len(sweep)
-        return (-len(set(columns[axis])), preferred, listed, axis)
+        return (axis != searched, -len(set(columns[axis])), preferred, listed, axis)
 
     # A logarithmic axis has no zero, so an axis such as dropout makes panels instead.
     numeric = [
         axis
         for axis, values in columns.items()
-        if len(set(values)) > 1 and all(_is_number(v) and isinstance(v, int | float) and 0 < v < LARGEST_SIZE for v in values)
+        if axis != MEMORY_LIMIT_PARAM
+        and len(set(values)) > 1
+        and all(_is_number(v) and isinstance(v, int | float) and 0 < v < LARGEST_SIZE for v in values)
     ]
     return min(numeric, key=rank, default=None)
 
@@ -181,10 +195,13 @@ def _section(run: Run, workload: str, cases: list[CaseSummary]) -> Section:
     columns = {axis: [summary.axis(axis) for summary in cases] for axis in (*FIXED_AXES, *strings_first)}
     of_subject = ("dtype",) if _dtype_of_subject(run, cases) else ()
     varying = [axis for axis, values in columns.items() if len(set(values)) > 1 and axis not in of_subject]
-    swept = _swept_axis(columns, sweep)
+    searched = searched_axis(run)
+    swept = _swept_axis(columns, sweep, searched)
     kept = [swept] if swept else []
     for axis in varying:
-        if axis != swept and not _follows(axis, kept, columns):
+        # A search asks each subject at each point for values of its own: that one value was asked under one cap alone is chance.
+        leaders = [other for other in kept if other != searched] if axis in sweep else kept
+        if axis != swept and not _follows(axis, leaders, columns):
             kept.append(axis)
     facet_axes = tuple(axis for axis in kept if axis != swept)
     followers = {axis: _follower_text(axis, kept, columns) for axis in varying if axis not in kept}

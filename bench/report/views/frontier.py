@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.plan.stored import stored
-from bench.records import Run
 from bench.report.answers.advice import Advice
 from bench.report.answers.settings import setting
 from bench.report.drawing.figures import Style, status_word
 from bench.report.drawing.strips import BAR, FULL, WALL, Mark, Strip, strips
 from bench.report.numbers import units
-from bench.report.numbers.layout import Facet, Section
+from bench.report.numbers.layout import Facet, Section, searched_axis
 from bench.report.numbers.summary import TIME, CaseSummary
 from bench.report.views.tables import Cell, Head, Table
 from bench.run.search import Frontier, frontier, outcome
@@ -33,13 +32,6 @@ class Reaches:
     """The smallest size that was asked for."""
     needed_bytes: int | None
     """Of the device, as planned before it ran, at the smallest size that is out of memory."""
-
-
-def searched_axis(run: Run) -> str | None:
-    """The axis whose largest value the run's suite searches."""
-    search = run.suite_data.get("search")
-    axis = search.get("axis") if isinstance(search, Mapping) else None
-    return axis if isinstance(axis, str) else None
 
 
 def reaches(section: Section, facet: Facet) -> tuple[Reaches, ...]:

@@ -17,7 +17,7 @@ from bench.report.drawing.dots import MOST_SIZES
 from bench.report.drawing.roofline import Roofline, rooflines
 from bench.report.numbers import units
 from bench.report.numbers.findings import found_in, title
-from bench.report.numbers.layout import Facet, Section, sections
+from bench.report.numbers.layout import Facet, Section, searched_axis, sections
 from bench.report.numbers.parts import PARTS
 from bench.report.numbers.rates import (
     canaries_in_order,
@@ -39,7 +39,7 @@ from bench.report.trust.surroundings import Surroundings, surroundings
 from bench.report.views.beside import Extra, extras
 from bench.report.views.compatible import compatibility_advice, compatibility_tables
 from bench.report.views.explained import Explanation, explanations
-from bench.report.views.frontier import frontier_advice, frontier_table, searched_axis
+from bench.report.views.frontier import frontier_advice, frontier_table
 from bench.report.views.links import links_table
 from bench.report.views.matrix import MatrixRow, matrix
 from bench.report.views.numerics import numerics

@@ -54,6 +54,26 @@ def test_an_axis_with_a_zero_is_never_swept_since_charts_are_logarithmic() -> No
     assert section.facet_axes == ("dropout",)
 
 
+def test_a_cap_on_memory_makes_panels_that_are_named_as_the_suite_spells_it() -> None:
+    caps = {16 * 10**9: (1024,), 24 * 10**9: (1024,), 2**35: (1024,)}
+    (section,) = _sections([_case(s, memory_limit_bytes=cap) for cap, values in caps.items() for s in values])
+    assert (section.swept, section.facet_axes) == (None, ("memory_limit_bytes",))
+    assert [facet.title for facet in section.facets] == ["memory limit 16GB", "memory limit 24GB", "memory limit 32GiB"]
+
+
+def test_a_searched_axis_is_swept_however_few_its_values_and_no_axis_of_the_sweep_follows_it() -> None:
+    suite = {"search": {"axis": "seq_len"}, "sweep": {"batch": [1, 2, 4], "memory_limit": ["16GB", "24GB", "48GB"]}}
+    run = factories.run(id="run-1", suite_data=suite)
+    ends = {16: (1024, 2048), 24: (4096, 5120), 48: (9216, 10240)}
+    cases = [_case(s, memory_limit_bytes=cap * 10**9) for cap, values in ends.items() for s in values]
+    (section,) = sections(run, summarize(run, [factories.result("run-1", case) for case in cases]))
+    assert (section.swept, section.facet_axes) == ("seq_len", ("memory_limit_bytes",))
+    assert [facet.xs for facet in section.facets] == [*ends.values()]
+    few = [_case(s, batch=batch) for s, batch in ((1024, 1), (1024, 2), (2048, 4))]
+    (section,) = sections(run, summarize(run, [factories.result("run-1", case) for case in few]))
+    assert (section.swept, section.facet_axes) == ("seq_len", ("batch",))
+
+
 def test_a_model_makes_panels_and_its_dimensions_follow() -> None:
     cases = [_case(s, model=m, heads=h) for s in (128, 256, 512) for m, h in (("tiny", 4), ("small", 8))]
     (section,) = _sections(cases)
