@@ -248,6 +248,32 @@ def test_an_interrupted_search_goes_on_in_the_middle_of_a_block(tmp_path: Path) 
         assert store.check() == []
 
 
+def test_a_search_that_began_at_guesses_goes_on_after_an_interrupt_from_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guesses = {"plain": 128, "flash": 20}
+    monkeypatch.setattr("bench.run.plan.foreseen", lambda _search, case: guesses[case.subject["step"]])
+
+    def interrupt(said: Progress) -> None:
+        if said.done == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    steps = Steps(tmp_path, protocol={**PROTOCOL, "probe": True})
+    first = steps.run(progress=interrupt)
+    assert (first.state, len(first.results)) == (RunState.INTERRUPTED, 3)
+    with Store.open(steps.database) as store:
+        after = resume("latest", store)
+        assert (after.state, after.before + len(after.results)) == (RunState.FINISHED, after.planned)
+        rows = store.results([after.run_id])
+        assert store.check() == []
+    assert largest(rows) == {"plain": Frontier(96, 104), "flash": Frontier(24, 26)}
+    ok, oom = "ok", "oom"
+    assert {name: sorted(found) for name, found in by_subject(rows).items()} == {
+        "plain": [(96, ok), (104, oom), (112, oom), (128, oom)],
+        "flash": [(20, ok), (22, ok), (24, ok), (26, oom), (28, oom)],
+    }
+
+
 def test_on_another_device_an_unfinished_search_begins_anew_as_a_whole_and_a_finished_one_stays(tmp_path: Path) -> None:
     steps = Steps(tmp_path, sweep={"pass": "forward", "dropout": [0.0, 0.5]}, arms=[{"step": "flash"}])
     stop_after = 9
