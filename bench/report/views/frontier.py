@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bench.plan.rounding import CONTEXT_BYTES
 from bench.plan.stored import stored
+from bench.records import MEMORY_LIMIT_PARAM
 from bench.report.answers.advice import Advice
 from bench.report.answers.settings import setting
 from bench.report.drawing.figures import Style, status_word
@@ -18,6 +20,12 @@ from bench.run.search import Frontier, frontier, outcome
 
 BESIDES = (("host_resident_bytes", "host memory there"), ("disk_bytes", "on disk there"))
 """Metric and head of what else a size takes, shown where a subject has it."""
+
+
+UNDER_CAP = (
+    f"A memory limit holds what torch's allocator takes; a card of that size has about {units.size(CONTEXT_BYTES)} less for it, which the "
+    "driver's context takes, and times are those of this GPU."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +102,8 @@ def frontier_table(
         *(Head(head) for _, head in besides),
     )  # fmt: skip
     caption = "● fits, △ out of memory. Further right is better; the axis is logarithmic."
+    if any(MEMORY_LIMIT_PARAM in cell.case.params and cell.case.device == "cuda" for cell in facet.cells.values()):
+        caption += f" {UNDER_CAP}"
     return Table(f"What fits, by {name}", caption, heads, lines, svg, kind="frontier")
 
 

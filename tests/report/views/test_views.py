@@ -11,7 +11,7 @@ import pytest
 
 from bench.plan.predict import predict
 from bench.plan.stored import PREDICTED
-from bench.records import Result, Run, Status, canonical_json
+from bench.records import MEMORY_LIMIT_PARAM, Result, Run, Status, canonical_json
 from bench.report import render_page
 from bench.report.answers.against import judged
 from bench.report.answers.crossover import crossings
@@ -138,6 +138,21 @@ def test_the_frontier_tells_what_else_a_size_takes_and_what_is_planned_for_the_o
         "plain": ("planned: 97.0 GiB", "3.00 GiB"),
         "full": ("", "3.00 GiB"),
     }
+
+
+@pytest.mark.parametrize(("device", "told"), [("cuda", True), ("cpu", False)])
+def test_the_frontier_under_a_cap_on_a_gpu_tells_what_the_cap_holds_and_whose_times_they_are(device: str, told: bool) -> None:
+    run, rows = search_run()
+    capped = []
+    for row in rows:
+        case = dataclasses.replace(row.case, device=device, params={**row.case.params, MEMORY_LIMIT_PARAM: 24 * 10**9})
+        capped.append(dataclasses.replace(row, trial=dataclasses.replace(row.trial, case=case)))
+    for given, expected in ((capped, told), (rows, False)):
+        section = _section((run, given))
+        table = frontier_table(section, section.facets[0], styles(section.labels), {})
+        assert table
+        assert ("about 600 MiB less" in table.caption) is expected
+        assert ("times are those of this GPU" in table.caption) is expected
 
 
 def test_out_of_memory_in_a_plain_sweep_has_a_frontier_and_without_there_is_none() -> None:
