@@ -20,7 +20,7 @@ from functools import cache, cached_property
 LANGUAGES: Mapping[str, str] = {"zh-TW": "zh-Hant-TW"}
 """What users say, to the tag that HTML has for it."""
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w+))?\}")
-_UNIT = r"(?:×|%|s|ms|µs|ns|B|KiB|MiB|GiB|TiB|GB|TB|J|nat|[kMGT]?(?:FLOP|B|tokens)/s)"
+_UNIT = r"(?:×|%|s|ms|µs|ns|B|KiB|MiB|GiB|TiB|GB|TB|J|mJ|µJ|nat|[kMGT]?(?:FLOP|B|tokens)/s)"
 _KINDS: Mapping[str | None, str] = {
     None: r"(?:(?!; |；|\. |。 ).)+?",
     "said": r".+?",

@@ -22,6 +22,7 @@ from bench.report.numbers.rates import growth_words, rate_words, reach_words, ut
 from bench.report.numbers.summary import CYCLES, PEAK, PHASES, SAVED, TIME, TOTAL, CaseSummary, Reach, Spread, gather
 from bench.report.trust.doubts import doubts
 from bench.report.views.beside import peaks_by_cause
+from bench.report.views.energy import energy_data, energy_words
 from bench.report.views.pareto import front_of, front_words
 from bench.report.views.told_apart import in_shown_order, suite_words
 
@@ -148,6 +149,7 @@ def render_markdown(runs: Sequence[Run], results: Sequence[Result], *, limit_byt
             lines += [f"- {_cell_text(text)}" for text in sentences(section)]
             lines += [f"- Grows: {_cell_text(line)}." for line in growth_words(section)]
             lines += [f"- {_cell_text(line)}" for line in _fronts(section)]
+            lines += [f"- Energy: {_cell_text(line)}" for line in energy_words(section)]
             lines += ["", *_table(section), *_causes(section), ""]
         lines += _reached(reach)
         lines += [f"- Doubtful: {_cell_text(f'{doubt.count} {doubt.text}')}." for doubt in doubts(run, cases, reach)]
@@ -258,7 +260,8 @@ def _run_data(run: Run) -> dict[str, Json]:
 def rows_json(runs: Sequence[Run], results: Sequence[Result]) -> Json:
     """JSON-ready data: the runs, one object for each case with the medians of its trials, and apart from them for each canary.
 
-    Seconds and bytes; `units` says which of a metric, and `low` and `high` are the range over trial medians.
+    Seconds, bytes and joules; `units` says which of a metric, and `low` and `high` are the range over trial medians. `energy` is who
+    takes the least and the most at each point.
     """
     cases, canaries = _ordered(runs, results)
     return {
@@ -268,6 +271,7 @@ def rows_json(runs: Sequence[Run], results: Sequence[Result]) -> Json:
         "runs": [_run_data(run) for run in runs],
         "cases": [_case_data(summary) for summary in cases],
         "canaries": [_case_data(summary) for summary in canaries],
+        "energy": [line for run in runs for section in sections(run, gather(run, results)[0]) for line in energy_data(section)],
     }
 
 

@@ -42,10 +42,11 @@ KINDS_OF_TABLES = {
     "stages": "stages by size of the model",
     "planned": "predictions by phase",
     "links": "rates of collectives",
+    "energy": "energy",
     "": "errors",
 }
 """A table's kind to what its lines are counted among."""
-ADDED = frozenset({"scaling", "stages", "planned", "links"})
+ADDED = frozenset({"scaling", "stages", "planned", "links", "energy"})
 """Kinds that pages of older versions lack, so that a page is only told to lack them."""
 
 _CAUSES = frozenset(f"peak_{cause}_bytes" for cause in CAUSES)
@@ -182,7 +183,7 @@ def _of_section(section: SectionView, depth: Depth) -> Iterator[Said]:
             yield Said(WORDS, _reading(reading))
     for score in section.scores:
         yield Said(SCORES, _score(score))
-    for table in section.tables:
+    for table in (*section.tables, *filter(None, (section.energy,))):
         yield from _of_table(table)
     for roofline in section.rooflines:
         yield Said(CAPTIONS, roofline.sources)

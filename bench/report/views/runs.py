@@ -31,13 +31,14 @@ from bench.report.numbers.rates import (
     share_words,
     trials_words,
 )
-from bench.report.numbers.summary import TIME, CaseSummary, Reach
+from bench.report.numbers.summary import TIME, CaseSummary, Reach, withheld_words
 from bench.report.trust.doubts import Doubt, doubts
 from bench.report.trust.grounds import TrustLine, trust
 from bench.report.trust.method import method
 from bench.report.trust.surroundings import Surroundings, surroundings
 from bench.report.views.beside import Extra, extras
 from bench.report.views.compatible import compatibility_advice, compatibility_tables
+from bench.report.views.energy import energy_table
 from bench.report.views.explained import Explanation, explanations
 from bench.report.views.frontier import frontier_advice, frontier_table
 from bench.report.views.links import links_table
@@ -82,7 +83,7 @@ class FacetView:
     crossings: tuple[str, ...] = ()
     """Sentences about who overtakes whom."""
     within: tuple[str, ...] = ()
-    """What else differs between its sizes, in words."""
+    """What else differs between its sizes, and why some cases show no time, in words."""
 
     def has_matrix(self, depth: Depth) -> bool:
         """Whether its matrix is shown: on a page that travels light only where it sets sizes beside each other, as the rows do not."""
@@ -131,6 +132,7 @@ class SectionView:
     scores: tuple[Score, ...] = ()
     tables: tuple[Table, ...] = ()
     """Views of the whole section: which techniques go together, and what sharing a step comes to."""
+    energy: Table | None = None
 
     @property
     def memory(self) -> str:
@@ -233,7 +235,7 @@ def _section_view(section: Section, ident: str, rows: Sequence[Row], room: Room,
                 tuple(_tables(section, facet, chosen, row_ids)) if number <= room.told else (),
                 tuple(numerics(facet, chosen)) if number <= room.errors else (),
                 tuple(found.words(section.swept) for found in crossings(facet)) if section.swept and number <= room.told else (),
-                section.differing_within(facet),
+                (*section.differing_within(facet), *withheld_words(facet.cells.values())),
             )
         )
     answers = tuple((words, tuple(found)) for metric, words in questions(section) if (found := readings(section, metric)))
@@ -253,6 +255,7 @@ def _section_view(section: Section, ident: str, rows: Sequence[Row], room: Room,
         tuple(_advice(section, verdicts)),
         scorecard(section, verdicts),
         (*together, *sharing_tables(section, pool), *filter(None, (links_table(section),))),
+        energy_table(section, row_ids),
     )
 
 
