@@ -66,6 +66,13 @@ class Spread:
         return Spread(self.median / other.median, self.low / other.high, self.high / other.low, min(self.n, other.n))
 
 
+def withheld_words(cases: Iterable[CaseSummary]) -> tuple[str, ...]:
+    """Why cases that ran show no time, each reason with how many of all it is of: a reader who sees none is told without opening rows."""
+    there = list(cases)
+    found = Counter(case.time_withheld for case in there if case.usable and case.time_withheld)
+    return tuple(f"Of {n} of {len(there)} cases {why}; memory is counted, and holds" for why, n in found.items())
+
+
 def gpu_of(result: Result) -> str | None:
     """The UUID of the physical GPU that a row was measured on; None on a CPU, and for a row that does not know."""
     found = result.conditions.get("gpu_uuid")

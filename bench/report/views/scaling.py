@@ -12,7 +12,7 @@ from bench.report.drawing.figures import TITLES, case_word
 from bench.report.numbers import units
 from bench.report.numbers.layout import Section
 from bench.report.numbers.sharded import EXPOSED, SENT, WORLD_SIZE, alike, places, rank_word, ranks_words, stage
-from bench.report.numbers.summary import TIME, CaseSummary
+from bench.report.numbers.summary import TIME, CaseSummary, withheld_words
 from bench.report.views.tables import Cell, Head, Table
 
 MOST_LINES = 64
@@ -86,7 +86,8 @@ def scaling_table(section: Section, row_ids: Mapping[tuple[str, str], str]) -> T
         "Each has a batch of the same size, so that twice as many train twice the tokens in a step. Numbers are of the worst rank; "
         "efficiency has its 99 % interval, or the range over trials where these are too few. Bars begin at zero."
     )
-    words = (*_words(lines, best), *_not_firm(lines), *_reached(section))
+    withheld = (f"{text}." for text in withheld_words(line.case for line in lines))
+    words = (*_words(lines, best), *_not_firm(lines), *withheld, *_reached(section))
     return Table(f"What more {unit}s come to", caption, heads, made, words=(*words, *more), kind="scaling")
 
 

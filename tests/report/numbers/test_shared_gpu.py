@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from bench.lang.messages import language
 from bench.records import Json, Measurement
+from bench.report import render_page
 from bench.report.numbers.layout import sections
 from bench.report.numbers.summary import gather, summarize
+from bench.report.recompute.verify import verify_page
 from bench.report.trust.doubts import doubts
 from bench.report.views.scaling import scaling_table
 from tests import factories
@@ -32,6 +35,27 @@ def test_a_busy_neighbour_takes_the_times_and_leaves_the_memory() -> None:
     assert {case.time_withheld for case in cases} == {"no time is shown: other processes computed on its GPU in 3 of 3 trials"}
     assert not any("time_s" in case.values for case in cases)
     assert [case.values["peak_total_bytes"] for case in cases] == [case.values["peak_total_bytes"] for case in whole]
+
+
+def test_beside_lines_without_a_time_the_page_says_why_and_in_chinese_too() -> None:
+    run, rows = shared_run(ranks=(2,))
+    rows = [replace(row, conditions={**row.conditions, **BESIDE}) for row in rows]
+    cases = summarize(run, rows)
+    said = (
+        f"Of {len(cases)} of {len(cases)} cases no time is shown: other processes computed on its GPU in 3 of 3 trials;"
+        " memory is counted, and holds."
+    )
+    table = scaling_table(sections(run, cases)[0], {})
+    assert table is not None
+    assert said in table.words
+    assert language("zh-TW").said(said) != said
+    page = render_page([run], rows, now="2026-01-01T00:00:00Z")
+    panel = page[page.index('<details class="facet"') :]
+    assert said in panel
+    assert verify_page(page).agrees
+    quiet = scaling_table(sections(run, summarize(run, shared_run(ranks=(2,))[1]))[0], {})
+    assert quiet is not None
+    assert not any("no time is shown" in words for words in quiet.words)
 
 
 def test_energy_is_withheld_with_the_time_and_what_an_older_page_tells_of_it_stays() -> None:
