@@ -126,7 +126,7 @@ def _fastest(section: Section, facet: Facet, alike: Sequence[str], x: Size, judg
 
 
 def _alone(facet: Facet, alike: Sequence[str], x: Size) -> str:
-    """Whether the only one with a time is the only one that was measured: times of others may be withheld."""
+    """Whether the only one with a time is the only one with numbers: times of others may be withheld."""
     cells = [cell for label in alike if (cell := facet.cells.get((label, x))) is not None]
     return ONLY if sum(cell.usable for cell in cells) == 1 else TIMED
 
@@ -224,7 +224,7 @@ def _sentence(section: Section, facet: Facet, choice: _Choice, xs: Sequence[Size
 def _numbers(choice: _Choice, at: str, alike: str) -> str:
     beside = choice.beside
     if beside is None:
-        return f"nothing else {alike}was measured here" if choice.kind == ONLY else f"nothing else {alike}has a time here"
+        return f"nothing else {alike}has a number here" if choice.kind == ONLY else f"nothing else {alike}has a time here"
     if choice.kind == STAY:
         if choice.ties:
             return f"nothing is shown to be faster; {units.listed(choice.ties)} can't be told from it{at}"

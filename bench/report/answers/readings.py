@@ -262,7 +262,7 @@ def _doubts(contest: _Contest, xs: Sequence[Size], names: tuple[str, ...]) -> li
     found += [f"{label} ran on another physical GPU{_at(sizes, xs)}" for label, sizes in elsewhere.items()]
     alike = "that computes the same " if len(contest.rivals) < len(contest.facet.labels) else ""
     if alone:
-        found.append(f"nothing else {alike}was measured{_at(alone, xs) or ' here'}")
+        found.append(f"nothing else {alike}has a number{_at(alone, xs) or ' here'}")
     if untimed:
         found.append(f"nothing else {alike}has a time{_at(untimed, xs) or ' here'}")
     if contest.best(xs[-1])[0].values[metric].n == 1 and metric == TIME and not alone and not untimed:

@@ -12,6 +12,8 @@ _RATES = (
 )
 FORMER: Mapping[str, str] = {
     "bound by launching kernels and not by the kernels": "timed with gaps in which the device waited for the host",
+    "nothing else was measured": "nothing else has a number",
+    "nothing else that computes the same was measured": "nothing else that computes the same has a number",
     "beside busy processes of others (other)": "beside busy processes of others",
     "are fewer than four times the L2, none against a dtype that was not measured, and none on a CPU.": _RATES,
     "are fewer than four times the L2, none against a dtype that was not measured, none of what is held against a declared tolerance"

@@ -101,7 +101,7 @@ def test_others_whose_times_are_withheld_were_measured_all_the_same(baseline: di
         (reading,) = readings(section, TIME)
         words[len(shown)] = (found.verb, found.subject, found.numbers, found.settled, reading.doubt)
     assert words[2] == ("only", "sdpa_flash", "nothing else has a time here", False, "nothing else has a time here")
-    assert words[1] == ("only", "sdpa_flash", "nothing else was measured here", True, "nothing else was measured here")
+    assert words[1] == ("only", "sdpa_flash", "nothing else has a number here", True, "nothing else has a number here")
 
 
 def test_where_no_baseline_is_named_medians_that_print_alike_are_told_as_alike() -> None:
@@ -190,7 +190,7 @@ def test_where_the_baseline_did_not_run_the_fastest_is_held_against_the_next() -
     ]
     found = _advice(run, rows)
     assert found[0].numbers == "6.25× faster than eager (6.17–6.33), less than 1.0 % of the memory at 4096"
-    assert found[-1].text.endswith("only flex, nothing else was measured here")
+    assert found[-1].text.endswith("only flex, nothing else has a number here")
 
 
 def test_a_search_recommends_who_comes_farthest() -> None:

@@ -50,7 +50,7 @@ def test_a_winner_without_rival_says_so() -> None:
     rows = [*_rows("eager", 128, [4.0]), factories.result("run-1", factories.case("flex", seq_len=128), status=Status.OOM)]
     (reading,) = _readings(rows)
     assert reading.subject == "eager"
-    assert reading.doubt == "nothing else was measured here"
+    assert reading.doubt == "nothing else has a number here"
 
 
 def test_a_wrong_subject_never_wins() -> None:

@@ -188,4 +188,4 @@ def test_several_that_compute_something_else_do_so_in_the_plural() -> None:
 
 def test_a_winner_whose_only_rivals_compute_something_else_says_so() -> None:
     (reading, _) = _readings(_row("eager", 1.0, 2.0**20) + _row("int8", 0.5, 2.0**18, tolerated=True))
-    assert reading.doubt == "nothing else that computes the same was measured here"
+    assert reading.doubt == "nothing else that computes the same has a number here"
