@@ -79,7 +79,7 @@ class Section:
             values = {x: {cell.axis(axis) for label in facet.labels if (cell := facet.cells.get((label, x)))} for x in facet.xs}
             one_each = all(len(own) == 1 for own in values.values())
             if one_each and len(set().union(*values.values())) > 1 and self.followers[axis].startswith(SEVERAL.format(axis=axis)):
-                pairs = ", ".join(f"{x}→{next(iter(own))}" for x, own in values.items())
+                pairs = ", ".join(f"{x}→{_plainly(next(iter(own)))}" for x, own in values.items())
                 found.append(f"{axis} follows {self.swept}: {pairs}")
         return tuple(found)
 
@@ -98,10 +98,14 @@ def value_text(axis: str, value: Scalar) -> str:
     axis, value = spelled_axis(axis, value)
     if value is None:
         return f"{axis} not set"
-    text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
+    text = _plainly(value)
     if axis == "pass":
         return text.replace("_", " + ")
     return text if axis in SELF_EXPLAINING and isinstance(value, str) else f"{axis.replace('_', ' ')} {text}"
+
+
+def _plainly(value: Scalar) -> str:
+    return "not set" if value is None else ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def _is_number(value: Scalar) -> bool:
@@ -162,7 +166,7 @@ def _follower_text(axis: str, kept: Sequence[str], columns: Mapping[str, list[Sc
     if columns[leader] == columns[axis]:
         return f"{axis} equals {leader}"
     pairs = sorted(set(zip(columns[leader], columns[axis], strict=True)), key=lambda pair: _order_key(pair[0]))
-    shown = ", ".join(f"{a}→{b}" for a, b in pairs[:8])
+    shown = ", ".join(f"{_plainly(a)}→{_plainly(b)}" for a, b in pairs[:8])
     return f"{axis} follows {leader}: {shown}{' …' if len(pairs) > 8 else ''}"
 
 

@@ -12,8 +12,6 @@ _RATES = (
 )
 FORMER: Mapping[str, str] = {
     "bound by launching kernels and not by the kernels": "timed with gaps in which the device waited for the host",
-    "nothing else was measured": "nothing else has a number",
-    "nothing else that computes the same was measured": "nothing else that computes the same has a number",
     "beside busy processes of others (other)": "beside busy processes of others",
     "are fewer than four times the L2, none against a dtype that was not measured, and none on a CPU.": _RATES,
     "are fewer than four times the L2, none against a dtype that was not measured, none of what is held against a declared tolerance"
@@ -31,11 +29,16 @@ PATTERNS: Mapping[str, str | Callable[[re.Match[str]], str]] = {
     rf"(?:,\s+and faster: 0\.99[6-9]|\s*–\s+and slower: 1\.00)(?:{_RATIO})": ", and as fast within 0.5 %",
     r"takes 1\.00× its time": "is as fast within 0.5 %",
     r"(\bcount\s*)hard: rows are not comparable": r"\1devices of a trial: those of another number are other cases",
+    r"\bnothing else (that computes the same )?was measured\b": r"nothing else \1has a number",
+    r"→None\b": "→not set",
+    r"(?<=[:,] )None→": "not set→",
+    r"→True\b": "→yes",
+    r"→False\b": "→no",
     r"(?<![\d.])1 rows on": "1 row on",
     r"\bat world size [\d.]+ \(([\d.]+)–([\d.]+)\)": _between,
     r"(matmul \w+|copy) ok(?=, (?:matmul|copy)|\s*$)": r"\1 ok without a rate",
 }
-"""The same of sentences with numbers."""
+"""The same of sentences with numbers or other parts that vary."""
 
 
 def today(text: str) -> str:

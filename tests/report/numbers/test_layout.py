@@ -38,6 +38,12 @@ def test_an_axis_that_follows_from_another_is_told_and_makes_no_panel() -> None:
     assert section.followers == {"batch": "batch follows seq_len: 128→8, 256→4, 512→2", "kv_len": "kv_len equals seq_len"}
 
 
+def test_an_axis_that_some_points_lack_follows_in_the_words_of_a_reader() -> None:
+    cases = [_case(mask="causal"), _case(mask="document", documents=16), _case(mask="window", documents=0)]
+    (section,) = _sections(cases)
+    assert section.followers == {"documents": "documents follows mask: causal→not set, document→16, window→0"}
+
+
 def test_what_follows_from_several_axes_is_told_where_it_differs_within_a_panel() -> None:
     outliers = {(16, Pass.FORWARD): 0.0, (512, Pass.FORWARD): 0.001, (16, Pass.BACKWARD): 0.5, (512, Pass.BACKWARD): 0.5}
     (section,) = _sections([_case(s, pass_=p, outliers=share) for (s, p), share in outliers.items()])

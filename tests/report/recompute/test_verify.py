@@ -87,6 +87,10 @@ def test_a_page_whose_sentences_were_written_in_former_words_agrees_and_every_fo
         ("canariesmatmul bf16 ok, copy ok", "canariesmatmul bf16 ok without a rate, copy ok without a rate"),
         ("zero2 overtakes ddp at world size 1.03 (1–1.9) by medians", "zero2 overtakes ddp between world size 1 and 2 by medians"),
         ("flex overtakes eager at seq len 2050 (1900–2200)", "flex overtakes eager at seq len 2050 (1900–2200)"),
+        ("Only flex, nothing else was measured here", "Only flex, nothing else has a number here"),
+        ("nothing else that computes the same was measured at 512", "nothing else that computes the same has a number at 512"),
+        ("documents follows mask: None→None, document→16", "documents follows mask: not set→not set, document→16"),
+        ("bias follows mask: causal→True, document→False", "bias follows mask: causal→yes, document→no"),
         ("(21 rows on GPU-a, 1 rows on GPU-b)", "(21 rows on GPU-a, 1 row on GPU-b)"),
     ],
 )
