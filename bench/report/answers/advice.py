@@ -13,7 +13,7 @@ from bench.judge.thresholds import FEWEST
 from bench.judge.verdict import BETTER, CANNOT_TELL, SAME
 from bench.records import Status
 from bench.report.answers.against import Against, Judged, judge, pair_of
-from bench.report.answers.readings import SAME_WITHIN, Size, span_text
+from bench.report.answers.readings import ALONE, ALONE_ALIKE, SAME_WITHIN, Size, span_text
 from bench.report.answers.settings import Setting, setting
 from bench.report.numbers import units
 from bench.report.numbers.findings import error_words, other_numbers
@@ -224,7 +224,7 @@ def _sentence(section: Section, facet: Facet, choice: _Choice, xs: Sequence[Size
 def _numbers(choice: _Choice, at: str, alike: str) -> str:
     beside = choice.beside
     if beside is None:
-        return f"nothing else {alike}has a number here" if choice.kind == ONLY else f"nothing else {alike}has a time here"
+        return f"{ALONE_ALIKE if alike else ALONE} here" if choice.kind == ONLY else f"nothing else {alike}has a time here"
     if choice.kind == STAY:
         if choice.ties:
             return f"nothing is shown to be faster; {units.listed(choice.ties)} can't be told from it{at}"

@@ -20,6 +20,7 @@ from bench.report.numbers.summary import TIME, TOTAL, CaseSummary, Spread
 KEPT = ("weight_bytes", "state_bytes")
 """What a technique keeps between calls, and is chosen for: asked for where subjects differ in it."""
 OTHER_NUMBERS = "computes something else on purpose"
+ALONE, ALONE_ALIKE = "nothing else has a number", "nothing else that computes the same has a number"
 SAME_WITHIN = 0.005
 """Peaks, and times, nearer to each other are told as the same: `more memory: 1.00×` would say nothing."""
 Size = float | int | None
@@ -262,7 +263,7 @@ def _doubts(contest: _Contest, xs: Sequence[Size], names: tuple[str, ...]) -> li
     found += [f"{label} ran on another physical GPU{_at(sizes, xs)}" for label, sizes in elsewhere.items()]
     alike = "that computes the same " if len(contest.rivals) < len(contest.facet.labels) else ""
     if alone:
-        found.append(f"nothing else {alike}has a number{_at(alone, xs) or ' here'}")
+        found.append(f"{ALONE_ALIKE if alike else ALONE}{_at(alone, xs) or ' here'}")
     if untimed:
         found.append(f"nothing else {alike}has a time{_at(untimed, xs) or ' here'}")
     if contest.best(xs[-1])[0].values[metric].n == 1 and metric == TIME and not alone and not untimed:
