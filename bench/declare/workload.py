@@ -67,6 +67,8 @@ class Bound:
     """Called where the next call must be like all later ones: ends what the first few do besides, such as looking at gradients."""
     steps: Callable[[], int] | None = None
     """How many calls there were, where each changes what the next one computes."""
+    course: Callable[[Mapping[str, torch.Tensor]], Sequence[Check]] | None = None
+    """Checks of a call's outputs beside those of the calls before it, all on the same inputs, which are not redrawn then."""
     observe: Callable[[Any], Mapping[str, torch.Tensor]] | None = None
     """Makes named outputs, untimed, of what `forward` returned, where that is none; only in passes that do not differentiate."""
 

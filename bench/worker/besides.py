@@ -47,7 +47,8 @@ def look_further(
         findings.conditions.update(facts)
 
     def compare() -> None:
-        check.refill(subject.workload, spec, step, device.generator(request.seed + 2))
+        if step.bound.course is None:
+            check.refill(subject.workload, spec, step, device.generator(request.seed + 2))
         errors: dict[str, float | None] = {}
         findings.demand(check.measured_checks(subject, spec, step, errors) if request.verify else check.finite_checks(step))
         for error in errors.values():

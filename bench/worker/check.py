@@ -3,7 +3,8 @@
 Twice, because each place hides errors from the other. *small*: everything, at a shape where the whole reference is cheap.
 *measured*: at the shape that was timed, a slice of the problem that can be computed alone. There the outer gradient is zero outside
 the slice, so that every gradient, also of inputs that the whole problem shares, is that of the slice alone and can be compared.
-Inputs are filled anew before, so that a subject that returns what it once computed is caught. All outputs and gradients must be
+Inputs are filled anew before (unless their course is judged), so that a subject that returns what it once computed is caught. All
+outputs and gradients must be
 finite.
 """
 
@@ -142,6 +143,8 @@ def _finiteness(step: Step, outputs: Tensors) -> Iterator[Check]:
     seen = f", seen in step {step.bound.steps()}" if step.bound.steps is not None else ""
     for name, tensor in {**outputs, **_gradients(step)}.items():
         yield _finite(name, tensor, seen)
+    if step.bound.course is not None:
+        yield from step.bound.course(outputs)
 
 
 def measured_checks(subject: Subject, spec: Any, step: Step, relative_errors: dict[str, float | None]) -> Iterator[Check]:

@@ -17,7 +17,8 @@ What a slot says nothing of is as in a plain run of transformers, whose models c
 AdamW as a list of tensors (`adamw_foreach`), nothing compiled or computed again. `layers` stands for the fused parts together.
 
 The tokens come from a seeded Markov source (`_data.py`), so there is something to learn and a known end to it. Checks are of learning:
-`_learning.py`. At the measured size the loss must be finite. Work is told in `_flops.py`. What was at work is told by kernel patterns,
+`_learning.py`, `_handed.py`. At the measured size the loss must be finite and not diverge (`_course.py`). Work is told in `_flops.py`.
+What was at work is told by kernel patterns,
 where they can be told apart within a whole step, and by what the step did (`_witness.py`).
 
 How a model is made and filled: `_model.py`, `_fill.py`, `_assemble.py`; families and what is refused of them: `_architectures.py`.
@@ -41,6 +42,8 @@ from bench.workloads.train_step._zero import ZERO_PARAMS, zero_options
 
 if TYPE_CHECKING:
     import torch
+
+    from bench.workloads.train_step._step import TrainingStep
 
 OF_THE_WEIGHTS = ("rms_norm",)
 """Slots that get the dtype of the weights; the optimizer gets that of what it updates, the others that of computing."""
@@ -231,7 +234,13 @@ class TrainStep(Workload):
             release=step.driver.release,
             settle=step.first_update.settle,
             steps=lambda: step.calls,
+            course=lambda outputs: self._course(step, float(outputs["loss"])),
         )
+
+    def _course(self, step: TrainingStep, loss: float) -> list[Check]:
+        from bench.workloads.train_step._course import diverged
+
+        return diverged(step.first_update.loss, loss, step.spec.shape.vocab_size, step.calls)
 
     def reference(
         self, spec: TrainStepSpec, inputs: Mapping[str, torch.Tensor], parameters: Mapping[str, torch.Tensor]

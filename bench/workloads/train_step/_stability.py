@@ -64,6 +64,8 @@ class FirstUpdate:
 
     def __init__(self) -> None:
         self.made: Made | None = None
+        self.loss: float | None = None
+        """Of the first call, of the weights as they begin."""
         self._calls = 0
 
     @property
@@ -75,9 +77,11 @@ class FirstUpdate:
         """Looks no more."""
         self._calls = UNTIMED_CALLS
 
-    def update(self, step: TrainingStep) -> None:
-        """The update of a step whose backward is over."""
+    def update(self, step: TrainingStep, loss: torch.Tensor) -> None:
+        """The update of a step whose backward is over, with its loss."""
         self._calls += 1
+        if self.loss is None:
+            self.loss = float(loss)
         scale, skipped = step.update.scale, step.update.skipped_steps
         gradients = look(step)
         step.update.step()

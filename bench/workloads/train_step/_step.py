@@ -80,7 +80,7 @@ class TrainingStep:
             losses = self.differentiate(inputs, begin)
             begin("optimizer")
             if self.first_update.looks:
-                self.first_update.update(self)
+                self.first_update.update(self, losses)
             else:
                 self.update.step()
         return {"loss": losses}
