@@ -120,10 +120,10 @@ def test_an_arm_that_learns_otherwise_leaves_no_curves(few_steps: None, tmp_path
     hasty = small_step()
     for group in hasty.update.optimizer.param_groups:
         group["lr"] *= 20.0
-    (check,), _ = compared(hasty, Curves(tmp_path))
+    (check, *_), _ = compared(hasty, Curves(tmp_path))
     assert not check.passed
     assert list(tmp_path.iterdir()) == []
-    (check,), _ = compared(right, Curves(tmp_path))
+    (check, *_), _ = compared(right, Curves(tmp_path))
     assert check.passed
 
 
@@ -145,7 +145,7 @@ def test_a_process_with_an_implementation_from_outside_takes_curves_over_and_lea
         step.implementations = {**step.implementations, "rms_norm": norm}
         return step
 
-    (check,), _ = compared(with_one_from_outside(), Curves(tmp_path))
+    (check, *_), _ = compared(with_one_from_outside(), Curves(tmp_path))
     assert check.passed
     assert list(tmp_path.iterdir()) == []
     compared(small_step(), Curves(tmp_path))

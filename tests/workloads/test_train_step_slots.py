@@ -239,10 +239,12 @@ def test_each_family_learns_as_transformers_own_eager_model_does(name: str, pack
     catalogue = load_catalogue()
     implementations = {slot: catalogue.implementation(slot, filled) for slot, filled in case.subject.items()}
     step = assemble(spec, implementations, 5, torch.device("cpu"))
-    (check,), gap = compare_learning(step, torch.Generator().manual_seed(4))
+    (check, *others), gap = compare_learning(step, torch.Generator().manual_seed(4))
     assert check.passed, check
     assert check.error is not None
     assert check.error < 1e-5
+    assert len(others) == 2
+    assert all(other.error is not None and other.error < 1e-4 for other in others), others
     assert gap is not None
     assert abs(gap) < 1e-4
 

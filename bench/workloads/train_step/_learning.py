@@ -27,19 +27,22 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from bench.records import Check
 from bench.workloads.precision import Numerics
 from bench.workloads.train_step._architectures import architecture_of
 from bench.workloads.train_step._curves import Curves, all_built_in, key_of
 from bench.workloads.train_step._data import make_batch
+from bench.workloads.train_step._handed import FirstHanded, handed_checks
 from bench.workloads.train_step._plain import PlainStep
 from bench.workloads.train_step._spec import RANDOM, DecoderShape, TrainStepSpec
 from bench.workloads.train_step._step import TrainingStep
 
 if TYPE_CHECKING:
     import torch
+
+Asked = TypeVar("Asked")
 
 STEPS = 50
 LAST = 10
@@ -98,15 +101,19 @@ def compare_learning(
     drawn = [make_batch(spec, generator) for _ in range(STEPS)]
     batches = [{name: tensor.to(device) for name, tensor in batch.items()} for batch in drawn]
 
-    def plain(numerics: Numerics, shaken: int | None = None) -> list[float]:
+    def with_plain(numerics: Numerics, shaken: int | None, ask: Callable[[PlainStep], Asked]) -> Asked:
         made = PlainStep(spec, numerics, adaptation, step.algorithm, step.seed, device, shaken=shaken)
         with in_full_fp32() if step.numerics.compute == "tf32" != numerics.compute else contextlib.nullcontext():
-            return [made(batch) for batch in batches]
+            return ask(made)
+
+    def plain(numerics: Numerics, shaken: int | None = None) -> list[float]:
+        return with_plain(numerics, shaken, lambda made: [made(batch) for batch in batches])
 
     def shared(numerics: Numerics, shaken: int | None = None) -> list[float]:
         return curves.curve(repr((key, numerics, shaken)), lambda: plain(numerics, shaken))
 
-    losses = [driver.mean(step(part_of(batch, driver.rank, driver.ranks))["loss"]) for batch in batches]
+    first = FirstHanded(step)
+    losses = [driver.mean(step.phased(part_of(batch, driver.rank, driver.ranks), first.begin)["loss"]) for batch in batches]
     # After the subject's own steps: they too may throw a switch that plain steps then compute by.
     key = key_of(spec, adaptation, step.algorithm, step.seed, device, drawn)
     found, gap = _compared(step, losses, shared)
@@ -117,7 +124,13 @@ def compare_learning(
         curves.leave()
     if not driver.judged and found.error is not None:
         found = dataclasses.replace(found, passed=True, limit=None, detail=f"told and not judged: {found.detail}")
-    return [found], gap if math.isfinite(gap) else None
+    handed, checks = first.found, [found]
+    if handed is not None:
+        batch, scale = batches[handed.index], handed.scale
+        exact = with_plain(FP32, None, lambda made: made.gradients(batch, 1.0))
+        own = lambda shaken: with_plain(step.numerics, shaken, lambda made: made.gradients(batch, scale))  # noqa: E731
+        checks += handed_checks(handed, spec.clip_norm, own, exact)
+    return checks, gap if math.isfinite(gap) else None
 
 
 def _compared(step: TrainingStep, losses: Sequence[float], plain: Callable[..., list[float]]) -> tuple[Check, float]:

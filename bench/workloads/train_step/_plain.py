@@ -55,7 +55,8 @@ class PlainStep:
             _shake(self._model, _eps(numerics.compute), shaken)
         torch.manual_seed(seed + ADAPTERS_AFTER)
         self._model = adaptation.builder(spec)(self._model)
-        self._learned = [weight for weight in self._model.parameters() if weight.requires_grad]
+        named = [(name, weight) for name, weight in self._model.named_parameters() if weight.requires_grad]
+        self._names, self._learned = [name for name, _ in named], [weight for _, weight in named]
         self._shapes = [weight.shape for weight in self._learned]
         self._sizes = [weight.numel() for weight in self._learned]
         # What is updated: the master copy, or the weights as they are. Adapters are fp32 beside frozen weights of any dtype.
@@ -94,6 +95,22 @@ class PlainStep:
             self._kept = self._updated(gradients)
             torch._foreach_copy_(self._learned, self._parts(self._kept))
         return loss
+
+    def gradients(self, inputs: Mapping[str, torch.Tensor], scale: float) -> dict[str, torch.Tensor]:
+        """Of the weights as they are, by name, in fp64: made under that scale, which is taken off, and not clipped. Nothing is updated."""
+        import torch
+
+        self._scale = scale
+        with torch.enable_grad():
+            self._differentiate(inputs)
+        found = {
+            name: weight.grad.double() / scale
+            for name, weight in zip(self._names, self._learned, strict=True)
+            if weight.grad is not None
+        }
+        for weight in self._learned:
+            weight.grad = None
+        return found
 
     def _differentiate(self, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
         """Leaves the scaled gradients in the weights; returns the loss of each micro-batch."""
