@@ -7,16 +7,23 @@ Python of ours is called within them: what stands in the model then counts as wh
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 from bench.records import Proof
+from bench.workloads.optimizer._recipe import OptimizerSpec
 from bench.workloads.train_step._change import Change, Evidence
 from bench.workloads.train_step._step import TrainingStep, unheard
 
 if TYPE_CHECKING:
     import torch
+
+COMPARED = 4096
+"""Numbers of an attention's output, the last ones, that are held against those of its second run."""
+UNLIKE = 0.05
+"""Relative root mean square from which on it is no rounding: dropping one weight in a hundred anew costs three times that."""
 
 
 def proofs(step: TrainingStep) -> dict[str, Proof]:
@@ -24,6 +31,7 @@ def proofs(step: TrainingStep) -> dict[str, Proof]:
     counts: Counter[str] = Counter()
     compiled = step.implementations["compile"].name != "none"
     handles = [] if compiled else _count(step.model, counts)
+    again = RunAgain(step.model) if step.spec.dropout and not compiled else None
     learned: set[str] = set()
     try:
         with step.running():
@@ -31,11 +39,14 @@ def proofs(step: TrainingStep) -> dict[str, Proof]:
                 step.differentiate(step.inputs, unheard)
             computed_in = _product_dtype(step)
     finally:
-        for handle in handles:
+        for handle in (*handles, *(again.handles if again else ())):
             handle.remove()
     evidence = _evidence(step, counts, compiled, learned)
     step.driver.drop_gradients()
     found = {slot: _judged(change.proof(evidence)) for slot, change in step.changes.items() if isinstance(change, Change)}
+    if again is not None and again.unlike and found["checkpointing"].verdict == "proved":
+        missing = f"the attention of layer {again.unlike[0]} drops other weights when it runs again than it did in the forward"
+        found["checkpointing"] = _judged(missing)
     found["precision"] = _judged(_numerics_missing(step, computed_in))
     found["optimizer"] = _judged(_states_missing(step))
     if step.implementations["sharding"].name != "none":
@@ -44,6 +55,32 @@ def proofs(step: TrainingStep) -> dict[str, Proof]:
         found["attention"] = _judged(_uncalled(step, counts, "attention", step.spec.shape.layers))
         found["linear"] = _judged(_linears_uncalled(step, counts))
     return found
+
+
+class RunAgain:
+    """Listens for layers that run again and come to something else than before: gradients of a loss that nobody was told."""
+
+    def __init__(self, model: Any) -> None:
+        self.unlike: list[int] = []
+        """Numbers of such layers."""
+        self._before: dict[int, torch.Tensor] = {}
+        self.handles = [
+            layer.self_attn.register_forward_hook(functools.partial(self._ran, index))
+            for index, layer in enumerate(model.model.layers)
+        ]
+
+    def _ran(self, index: int, module: Any, inputs: Any, returned: Any) -> None:
+        import torch
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        with _disable_current_modes(), torch.no_grad():  # a selective checkpoint would keep what is computed here
+            part = returned[0].flatten()[-COMPARED:].float().cpu()
+            if torch._C._current_graph_task_id() == -1:  # not within a backward
+                self._before[index] = part
+            elif index in self._before:
+                before = self._before.pop(index)
+                if not float((part - before).norm()) <= UNLIKE * float(before.norm()):
+                    self.unlike.append(index)
 
 
 def _judged(missing: str | None) -> Proof:
@@ -130,9 +167,15 @@ def _numerics_missing(step: TrainingStep, computed_in: torch.dtype) -> str | Non
 
 
 def _states_missing(step: TrainingStep) -> str | None:
-    """An optimizer of tensors without a state has never stepped over them. SGD without momentum would have none."""
+    """Tensors that the optimizer does not have, and groups of them without the decay that all arms are given: no curve shows that."""
     outside, all_of_them = step.update.outside_the_optimizer()
-    return f"{outside} of {all_of_them} tensors that learn are not with the optimizer" if outside else None
+    if outside:
+        return f"{outside} of {all_of_them} tensors that learn are not with the optimizer"
+    given = OptimizerSpec(dtype=step.numerics.updated).weight_decay
+    for group in step.update.optimizer.param_groups:
+        if (decay := float(group.get("weight_decay", given))) != given:
+            return f"{len(group['params'])} tensors have weight_decay {decay:g}, and not {given:g}"
+    return None
 
 
 def _uncalled(step: TrainingStep, counts: Counter[str], part: str, layers: int) -> str | None:
