@@ -19,12 +19,12 @@ import pytest
 import bench.workloads
 from bench.processes import look_up
 from bench.records import Pass, Protocol, Request, canonical_json, dump
+from bench.records.trial_folder import GATE
 from bench.run.forkserver import ForkServer, server_environment
 from bench.worker.branch import NOT_SHARED, SAID, Branch, open_branch
 from bench.worker.preload import COMPILER, Branches, compiles, shared_imports
 from bench.worker.server import Server
 from bench.worker.subject import import_declarations
-from bench.worker.trial import GATE_FILE
 from tests import factories
 from tests.worker.trials import attention, rms_norm
 from tests.workloads.linear_cases import linear
@@ -287,7 +287,7 @@ def held_at_its_gate(server: Any, folder: Path, asked: Path) -> Iterator[int]:
     """The trial of `folder`, which does what `asked` says, and cannot end by itself before it is let go."""
     folder.mkdir()
     (folder / "request.json").write_bytes(asked.read_bytes())
-    with (folder / GATE_FILE).open("w") as gate:
+    with (folder / GATE).open("w") as gate:
         fcntl.flock(gate, fcntl.LOCK_EX)
         yield server.begin(folder, 1)
 

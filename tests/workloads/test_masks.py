@@ -20,6 +20,7 @@ from bench.workloads.attention import SMALL_SEQ_LEN, WORKLOAD
 from bench.workloads.attention._masks import cut, visible, visible_pairs
 from bench.workloads.attention._packed import packed
 from tests.worker.trials import answer, attention, plugin
+from tests.workloads.test_every_implementation import RIGHT_FOR_FLEX
 
 MASKS: dict[str, dict[str, Any]] = {
     "causal": {"mask": "causal"},
@@ -160,7 +161,8 @@ def test_kernels_that_take_a_matrix_measure_under_every_mask(tmp_path: Path, nam
 @pytest.mark.slow
 @pytest.mark.parametrize("mask", CASES)
 def test_flex_measures_under_every_mask(tmp_path: Path, mask: str) -> None:
-    reply = answer(tmp_path, attention("flex", params=CASES[mask], dtype="bf16" if mask == "document" else "fp32"))
+    params = {**CASES[mask], **RIGHT_FOR_FLEX}
+    reply = answer(tmp_path, attention("flex", params=params, dtype="bf16" if mask == "document" else "fp32"))
     assert reply.status is Status.OK, f"{reply.reason}\n{reply.traceback}"
     assert reply.proof is not None
     assert reply.proof.verdict == "proved"

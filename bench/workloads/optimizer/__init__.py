@@ -15,7 +15,8 @@ weight's last place is lost. Libraries differ in what else they lose: torch's lo
 moments in bf16, its fused kernel computes in fp32 between bf16 moments, bitsandbytes and torchao compute in fp32 and round on
 write. All are right by the same rule, which grants what the loop in bf16 loses. On CUDA bitsandbytes' AdamW rounds twice, after the
 update and after the decay: in bf16 a decay of less than 1/512 a step (lr * weight_decay, so in all usual training) rounds back and is
-lost whole, where torch's fused kernel rounds the sum of both once. `update_error` has that in it.
+lost whole, where torch's fused kernel rounds the sum of both once. torch's foreach loses it on a CPU, where it rounds the factor
+1 - lr * weight_decay itself to bf16. `update_error` has that in it.
 """
 
 from __future__ import annotations

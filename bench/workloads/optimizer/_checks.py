@@ -10,8 +10,9 @@ change would be small:
 with e the root mean square of the difference to the algorithm in float64, relative to that change. The second term is for kernels
 that subtract beta2 from 1 in fp32, as all compiled ones do (6e-5 are granted, 7e-6 seen), the third for those that round
 hyper-parameters to the parameters' dtype. In fp32 a wrong beta stands out a hundred times. Beside 8-bit states (0.025; right ones reach
-0.014) and beside bf16 (0.03) an AdamW with betas 0.8 or 0.99 stands out (0.2 and 0.03), and a forgotten decay (0.2): it is a
-hundredth a step here, and would drown in both at a tenth of that.
+0.014) and beside bf16 (0.03) an AdamW with betas 0.8 or 0.99 stands out (0.2 and 0.03), and a forgotten decay (0.2): it is 1/128 a
+step here, and would drown in both at a tenth of that. What is left of a parameter, 1 - 1/128, is a number of bf16: torch's foreach on a
+CPU rounds it to the parameters' dtype (0.99 to 0.988), which is no mistake in the algorithm.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ CONSTANT_PART = 0.5
 ROW_SPREAD = 0.5
 """Standard deviation of the logarithm of a row's size."""
 PLAIN_FACTOR = 2.0
-CHECKED_DECAY = 1.0
+CHECKED_DECAY = 0.781_25
 CHECKED_LR = {"adamw": 1e-2, "lion": 1e-2, "muon": 1e-2, "sgd": 1e-2, "adafactor": 0.1}
 """By algorithm: Adafactor's steps are relative to the parameters, and the others' to nothing."""
 CHECKED_STD = 0.02
